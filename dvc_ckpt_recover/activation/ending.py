@@ -1,0 +1,101 @@
+"""Handlers for the end: the clean-up of a temp dir, and the end of a dvc command."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.checkpointing.session import open_session
+from dvc_ckpt_recover.dvc_api.cache import Cache
+from dvc_ckpt_recover.dvc_api.executors import clean_up_but_keep
+from dvc_ckpt_recover.dvc_api.project import open_project
+from dvc_ckpt_recover.errors import RecoverError
+from dvc_ckpt_recover.recovery import Evidence, end_run, settle
+from dvc_ckpt_recover.recovery.removal import tombstone_of
+from dvc_ckpt_recover.reporting import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from dvc_ckpt_recover.checkpointing import RunSession
+    from dvc_ckpt_recover.patching import Call, Outcome
+    from dvc_ckpt_recover.recovery import Ending
+
+Steps = "Generator[Any, Outcome, None]"
+
+
+def clean_up(call: Call) -> Steps:
+    """Around ``TempDirExecutor.cleanup``: nothing is removed before it is proven."""
+    executor = call["self"]
+    session = _session_of(executor)
+    if isinstance(session, str):
+        messages.say(messages.kept_dir(executor.root_dir, session))
+        yield clean_up_but_keep(executor)
+        return
+    if session is None:
+        yield
+        return
+    with _signals_wait():
+        ending = _end(session, call["infofile"])
+        if ending.is_safe:
+            executor.root_dir = tombstone_of(session.record.temp_dir)
+            yield
+        else:
+            yield clean_up_but_keep(executor)
+        _after(session, ending)
+
+
+def _session_of(executor: Any) -> RunSession | str | None:  # noqa: ANN401
+    """Return the run's session, None for a run that is not ours, or why it cannot be known."""
+    try:
+        return open_session(executor.root_dir)
+    except RecoverError as exc:
+        return str(exc)
+
+
+def _end(session: RunSession, infofile: str | None) -> Ending:
+    session.finish()
+    session.read_again()
+    record = session.record.changed(infofile=infofile or session.record.infofile)
+    with open_project(record) as repo:
+        ending = end_run(session.places, record, Evidence(Cache(repo), session.proven))
+    messages.say(messages.of_ending(ending))
+    return ending
+
+
+def _after(session: RunSession, ending: Ending) -> None:
+    try:
+        if ending.is_safe:
+            settle(session.places, session.record, ending, session.lease)
+    except (RecoverError, OSError) as exc:
+        failures.note(f"tidying up after {ending.name}", exc)
+    finally:
+        session.lease.release()
+        session.close()
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Let Ctrl-C wait until the pipeline is through: it must not end half-way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    pressed = []
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        messages.say(["Ctrl-C waited until the checkpoints were safe."])
+
+
+def main(call: Call) -> Steps:  # noqa: ARG001
+    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong."""
+    messages.hold()
+    yield
+    messages.flush()

@@ -1,0 +1,122 @@
+"""Handlers for a run that lives: set-up, reproduction, stages, DVC 2's own checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dvc_ckpt_recover.checkpointing.session import open_session, session_for
+from dvc_ckpt_recover.dvc_api import executors
+from dvc_ckpt_recover.dvc_api.stages import root_of
+from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
+from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history
+from dvc_ckpt_recover.runs import Mode, Places, ProcessId, RunRecord, run_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from dvc_ckpt_recover.checkpointing import RunSession
+    from dvc_ckpt_recover.patching import Call, Outcome
+
+Steps = "Generator[None, Outcome, None]"
+
+
+def set_up(call: Call) -> Steps:
+    """Around ``TempDirExecutor.init_git``: take the lease and write the record."""
+    setup = executors.setup_of(call)
+    places = Places.of_temp_dir(setup.root_dir)
+    if places:
+        _begin(places, setup)
+    yield
+
+
+def _begin(places: Places, setup: executors.Setup) -> None:
+    refs = Refs(Store(setup.main_root))
+    record = RunRecord(
+        run_id=run_id_of(setup.root_dir, setup.stash_rev),
+        name=setup.name,
+        baseline=setup.baseline,
+        parent=(refs.get(setup.branch) if setup.branch else None) or setup.head,
+        branch=setup.branch,
+        stash_rev=setup.stash_rev,
+        main_root=setup.main_root,
+        temp_dir=setup.root_dir,
+        dvc_dir=setup.dvc_dir,
+        mode=Mode.QUEUE if setup.in_queue else Mode.TEMP,
+        process=ProcessId.own(),
+    )
+    record.save(places)
+    open_session(setup.root_dir)
+    if refs.get(RUNS + record.run_id) is None:
+        refs.move(RUNS + record.run_id, setup.stash_rev, None)
+
+
+def reproduce(call: Call) -> Steps:
+    """Around ``BaseExecutor.reproduce``: the time in which stages run."""
+    session = open_session(call["info"].root_dir)
+    if session is None:
+        yield
+        return
+    record = session.record.changed(process=ProcessId.own(), infofile=call["infofile"])
+    session.record = record
+    record.save(session.places)
+    outcome = yield
+    if session.stage_error is not None and outcome.error is None and has_native_checkpoints():
+        # 2.58 takes a killed trainer for a finished run and commits its torn state
+        executors.mark_failed(call["info"], call["infofile"])
+        outcome.error = executors.stage_failed(session.stage_error, str(session.stage))
+    session.end(outcome.error)
+
+
+def stage_command(call: Call) -> Steps:
+    """Around ``cmd_run``: the command of one stage."""
+    stage = call["stage"]
+    session = None if call["dry"] else session_for(root_of(stage))
+    if session is None:
+        yield
+        return
+    session.stage_starts(stage)
+    outcome = yield
+    session.stage_command_ended(stage, outcome.error)
+
+
+def stage_environment(call: Call) -> Steps:
+    """Around ``prepare_kwargs``: give the command the address and the lease."""
+    outcome = yield
+    session = session_for(root_of(call["stage"]))
+    if session is None or outcome.error is not None:
+        return
+    outcome.value["env"].update(session.environment())
+    lease = session.lease.inheritable()
+    if lease is not None:
+        outcome.value["pass_fds"] = (*outcome.value.get("pass_fds", ()), lease)
+
+
+def stage_reproduced(call: Call) -> Steps:
+    """Around ``_reproduce_stage``: DVC has saved the stage, or found it unchanged."""
+    outcome = yield
+    stage = call["stage"]
+    session = session_for(root_of(stage))
+    if session is not None and outcome.error is None and not call["kwargs"].get("dry"):
+        session.stage_is_done(stage, changed=bool(outcome.value))
+
+
+def native_checkpoint(call: Call) -> Steps:
+    """Around DVC 2's ``checkpoint_callback``: bring its commit to the main repository at once."""
+    outcome = yield
+    session = session_for(str(call["scm"].root_dir))
+    if session is not None and outcome.error is None:
+        _follow_native(session)
+
+
+def _follow_native(session: RunSession) -> None:
+    record = session.record
+    source, target = Store(record.temp_dir), Store(record.main_root)
+    sha = Refs(source).get(executors.EXEC_BRANCH)
+    if sha is None:
+        return
+    target.sync(copy_history(source, target, sha, record.parent))
+    refs, live = Refs(target), LIVE + record.run_id
+    old = refs.get(live)
+    if old != sha:
+        refs.move(live, sha, old)
+    refs.sync(live)

@@ -1,0 +1,7 @@
+"""While a run lives: copy its outputs aside, store them, commit them, move its live ref."""
+
+from dvc_ckpt_recover.checkpointing.commit import Committer
+from dvc_ckpt_recover.checkpointing.session import RunSession, session_for
+from dvc_ckpt_recover.checkpointing.staged import Staged, staged_of
+
+__all__ = ["Committer", "RunSession", "Staged", "session_for", "staged_of"]

@@ -1,0 +1,23 @@
+"""Files that survive a crash: written aside, synced, renamed; locks that the kernel frees."""
+
+from dvc_ckpt_recover.durable.files import (
+    free_bytes,
+    make_private_dir,
+    read_json,
+    remove_file,
+    write_bytes,
+    write_json,
+)
+from dvc_ckpt_recover.durable.sync import sync_dir, sync_dirs_up, sync_file
+
+__all__ = [
+    "free_bytes",
+    "make_private_dir",
+    "read_json",
+    "remove_file",
+    "sync_dir",
+    "sync_dirs_up",
+    "sync_file",
+    "write_bytes",
+    "write_json",
+]

@@ -1,0 +1,34 @@
+"""A private address for the checkpoint server of one run, short enough for a Unix socket."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from shortuuid import uuid
+
+
+class PrivateAddress:
+    """An address that only this user can reach.
+
+    Attributes:
+        text: A Unix socket path in a folder of its own (mode 0700), or a Windows pipe name. A
+            socket path holds about 107 bytes (unix(7)), so it does not lie in the repository.
+    """
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+        if os.name == "nt":  # pragma: no cover
+            self.text = rf"\\.\pipe\dvc-ckpt-recover-{uuid()}"
+            return
+        for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108
+            if base and len(base) < 60 and os.access(base, os.W_OK | os.X_OK):
+                break
+        self._folder = tempfile.mkdtemp(prefix="dvc-ckpt-", dir=base)
+        self.text = os.path.join(self._folder, "s")
+
+    def remove(self) -> None:
+        """Remove what the address left on the disk."""
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)

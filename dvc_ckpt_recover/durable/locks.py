@@ -1,0 +1,12 @@
+"""Locks held by the kernel for as long as a process lives; one face for all platforms."""
+
+from __future__ import annotations
+
+import os
+
+if os.name == "nt":  # pragma: no cover
+    from dvc_ckpt_recover.durable.locks_windows import KernelLock
+else:
+    from dvc_ckpt_recover.durable.locks_posix import KernelLock
+
+__all__ = ["KernelLock"]

@@ -1,0 +1,15 @@
+"""Syncing on Windows, where names in folders cannot be synced (NTFS journals them)."""
+
+from __future__ import annotations
+
+import os
+
+
+def sync_file(path: str) -> None:
+    """Bring the bytes of the file ``path`` to the disk. Raises OSError."""
+    with open(path, "r+b") as file:
+        os.fsync(file.fileno())
+
+
+def sync_dir(path: str) -> None:  # noqa: ARG001
+    """Do nothing: NTFS has no call for it."""

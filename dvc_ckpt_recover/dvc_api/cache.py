@@ -1,0 +1,166 @@
+"""The DVC cache, by object: never through ``dvc commit`` or ``dvc add``, which fill the run cache."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from shortuuid import uuid
+
+from dvc_ckpt_recover.durable import sync_dir, sync_file
+from dvc_ckpt_recover.errors import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_CHUNK = 1 << 20
+_MODE = 0o444
+
+
+def md5_of(path: str) -> str:
+    """Return the MD5 of a file's bytes, 32 hex digits, read in pieces of 1 MiB."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while data := file.read(_CHUNK):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def clone_or_copy(source: str, target: str) -> None:
+    """Copy a file's bytes: as a reflink where the file system can, else in one stream."""
+    from dvc_objects.fs.system import reflink
+
+    try:
+        reflink(source, target)
+    except (OSError, NotImplementedError):
+        shutil.copyfile(source, target)
+
+
+class Cache:
+    """The local object stores of one DVC project, of today's layout and of DVC 2's.
+
+    Args:
+        repo: DVC's ``Repo``.
+    """
+
+    def __init__(self, repo: Any) -> None:  # noqa: ANN401
+        manager = getattr(repo, "cache", None) or repo.odb
+        local = manager.local
+        legacy = getattr(manager, "_odb", {}).get("legacy")
+        self._odbs = {"md5": local, "md5-dos2unix": legacy or local}
+
+    @property
+    def root(self) -> str:
+        """Return the folder of today's object store."""
+        return str(self._odbs["md5"].path)
+
+    def path(self, oid: str, hash_name: str = "md5") -> str:
+        """Return where the object ``oid`` is, or would be."""
+        return str(self._odbs[hash_name].oid_to_path(oid))
+
+    def has(self, oid: str, hash_name: str = "md5") -> bool:
+        """Return whether there is a file under the object's name, whatever is in it."""
+        return os.path.isfile(self.path(oid, hash_name))
+
+    def put(self, oid: str, aside: str) -> None:
+        """Move the file ``aside`` under the name ``oid``, over whatever is there.
+
+        Raises:
+            OSError: The cache is as before.
+        """
+        path = self.path(oid)
+        self._odbs["md5"].makedirs(os.path.dirname(path))
+        os.chmod(aside, _MODE)
+        try:
+            os.replace(aside, path)
+        except OSError as exc:
+            if exc.errno != errno.EXDEV:
+                raise
+            near = f"{path}.{uuid()}.tmp"
+            try:
+                shutil.copyfile(aside, near)
+                os.chmod(near, _MODE)
+                os.replace(near, path)
+            except BaseException:
+                if os.path.exists(near):
+                    os.unlink(near)
+                raise
+            os.unlink(aside)
+
+    def put_tree(self, files: dict[str, str], aside: str) -> str:
+        """Store the object of a folder.
+
+        Args:
+            files: Path in the folder, with ``/`` -> hash of the file.
+            aside: Path for a file of this call's own.
+
+        Returns:
+            The folder's hash, ending in ``.dir``.
+        """
+        from dvc_data.hashfile.hash_info import HashInfo
+        from dvc_data.hashfile.tree import Tree
+
+        tree = Tree()
+        for name, oid in files.items():
+            tree.add(tuple(name.split("/")), None, HashInfo("md5", oid))
+        data = tree.as_bytes()
+        oid = hashlib.md5(data, usedforsecurity=False).hexdigest() + ".dir"
+        with open(aside, "wb") as file:
+            file.write(data)
+        self.put(oid, aside)
+        return oid
+
+    def _hash(self, path: str, hash_name: str) -> str:
+        from dvc_data.hashfile.hash import hash_file
+
+        odb = self._odbs[hash_name]
+        name = hash_name if hash_name == "md5" else getattr(odb, "hash_name", "md5")
+        if hash_name == "md5":
+            return md5_of(path)
+        return str(hash_file(path, odb.fs, name)[1].value)
+
+    def check(self, oid: str, hash_name: str = "md5") -> None:
+        """Read the object and compare it with its name; DVC itself trusts a read-only file.
+
+        Raises:
+            DamagedError: It is missing or has other bytes.
+        """
+        path = self.path(oid, hash_name)
+        try:
+            found = self._hash(path, hash_name)
+        except OSError as exc:
+            msg = f"the DVC object {oid} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+        if found != oid.partition(".")[0]:
+            msg = f"the DVC object {oid} has other bytes than its name says ({found})"
+            raise DamagedError(msg)
+
+    def members(self, oid: str, hash_name: str = "md5") -> dict[str, str]:
+        """Return the files of a folder object: path in the folder -> hash. Raises DamagedError."""
+        try:
+            with open(self.path(oid, hash_name), "rb") as file:
+                entries = json.load(file)
+            return {str(entry["relpath"]): str(entry["md5"]) for entry in entries}
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            msg = f"the DVC object {oid} is not a readable folder ({exc})"
+            raise DamagedError(msg) from exc
+
+    def closure(self, oid: str, hash_name: str = "md5") -> Iterator[str]:
+        """Return the object and, for a folder, those of its files. Raises DamagedError."""
+        yield oid
+        if oid.endswith(".dir"):
+            yield from self.members(oid, hash_name).values()
+
+    def sync(self, oids: Iterable[str], hash_name: str = "md5") -> None:
+        """Bring objects and the folders that hold their names to the disk. Raises OSError."""
+        folders = {self._odbs[hash_name].path}
+        for oid in oids:
+            path = self.path(oid, hash_name)
+            sync_file(path)
+            folders.add(os.path.dirname(path))
+        for folder in folders:
+            sync_dir(folder)

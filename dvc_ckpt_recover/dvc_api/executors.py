@@ -1,0 +1,143 @@
+"""Read an executor and DVC's own record of a run, the info file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
+
+from dvc_ckpt_recover.durable import read_json, write_json
+from dvc_ckpt_recover.errors import DamagedError
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.patching import Call
+
+_EXPS = "refs/exps/"
+_NOT_EXPERIMENTS = ("exec", "stash", "celery", "apply", "temp", "failed", "workspace", "tempdir")
+EXEC_BRANCH = "refs/exps/exec/EXEC_BRANCH"
+
+# TaskStatus of dvc.repo.experiments.executor.base, the same numbers in all versions
+RUNNING, SUCCESS, FAILED, CANCELED, FINISHED = 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True)
+class InfoFile:
+    """What DVC wrote of a run.
+
+    Attributes:
+        status: DVC's TaskStatus; 6 is written over anything below 4 at the clean-up.
+        result_ref: Experiment ref that a finished run made, or None.
+    """
+
+    status: int
+    result_ref: str | None
+
+
+def read_info(path: str | None) -> InfoFile | None:
+    """Return DVC's info file, or None when it is missing or cannot be understood."""
+    if path is None:
+        return None
+    try:
+        value = read_json(path)
+        return InfoFile(int(value["status"]), value.get("result_ref"))
+    except (OSError, DamagedError, KeyError, TypeError, ValueError):
+        return None
+
+
+def mark_failed(info: Any, path: str | None) -> None:  # noqa: ANN401
+    """Have DVC believe that a run failed: in its object and in its info file.
+
+    Args:
+        info: ``ExecutorInfo`` of the run.
+        path: Its info file, or None.
+    """
+    info.status = type(info.status)(FAILED)
+    info.result_hash = info.result_ref = None
+    if path is not None and os.path.exists(path):
+        value = read_json(path)
+        value.update(status=FAILED, result_hash=None, result_ref=None)
+        write_json(path, value)
+
+
+def stage_failed(error: BaseException, stage: str) -> Exception:
+    """Return what DVC raises when the command of ``stage`` failed with ``error``.
+
+    Not ``CheckpointKilledError``: 2.58 goes on from it into an unbound variable.
+    """
+    from dvc.exceptions import ReproductionError
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    plain = StageCmdFailedError.__new__(StageCmdFailedError, *error.args)
+    Exception.__init__(plain, *error.args)
+    plain.__cause__ = error.__cause__
+    failed = ReproductionError(stage)
+    failed.__cause__ = plain
+    return failed
+
+
+def is_experiment_ref(ref: str) -> bool:
+    """Return whether a ref names an experiment, rather than a stash or DVC's own state."""
+    if not ref.startswith(_EXPS):
+        return False
+    parts = ref[len(_EXPS) :].split("/")
+    return len(parts) > 2 and len(parts[0]) == 2 and parts[0] not in _NOT_EXPERIMENTS
+
+
+def experiment_ref(baseline: str, name: str) -> str:
+    """Return the ref of the experiment ``name`` of the commit ``baseline``."""
+    return f"{_EXPS}{baseline[:2]}/{baseline[2:]}/{name}"
+
+
+def experiment_name(ref: str) -> str:
+    """Return the name in an experiment ref."""
+    return ref[len(_EXPS) :].split("/", 2)[2]
+
+
+def baseline_of(ref: str) -> str:
+    """Return the baseline commit in an experiment ref."""
+    first, rest = ref[len(_EXPS) :].split("/")[:2]
+    return first + rest
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What DVC is about to set up: see ``RunRecord`` for the fields."""
+
+    root_dir: str
+    dvc_dir: str
+    name: str | None
+    baseline: str
+    head: str
+    branch: str | None
+    stash_rev: str
+    main_root: str
+    in_queue: bool
+
+
+def setup_of(call: Call) -> Setup:
+    """Read the arguments of ``TempDirExecutor.init_git``."""
+    executor, entry = call["self"], call["entry"]
+    return Setup(
+        root_dir=os.path.abspath(executor.root_dir),
+        dvc_dir=str(executor.dvc_dir),
+        name=executor.name,
+        baseline=str(entry.baseline_rev),
+        head=str(entry.head_rev),
+        branch=call["branch"],
+        stash_rev=str(call["stash_rev"]),
+        main_root=os.path.abspath(str(call["scm"].root_dir)),
+        in_queue=executor.location == "dvc-task",
+    )
+
+
+def clean_up_but_keep(executor: Any) -> Callable[..., Any]:  # noqa: ANN401
+    """Return DVC's clean-up of ``executor`` without the removal of its temp dir.
+
+    ``TempDirExecutor.cleanup`` is its parent's plus the removal in all versions seen.
+    """
+    from dvc.repo.experiments.executor.local import TempDirExecutor
+
+    def cleanup(_self: Any, infofile: str | None = None) -> None:  # noqa: ANN401
+        super(TempDirExecutor, executor).cleanup(infofile)
+
+    return cleanup

@@ -1,0 +1,43 @@
+"""Open the DVC project that a run belongs to."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dvc_ckpt_recover.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dvc_ckpt_recover.runs import RunRecord
+
+
+@contextmanager
+def open_project(record: RunRecord) -> Iterator[Any]:
+    """Open the project in the main repository, as it is in the user's workspace.
+
+    Raises:
+        NotFoundError: There is no DVC project any more.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    root = os.path.dirname(os.path.join(record.main_root, record.dvc_dir))
+    try:
+        repo = Repo(root)
+    except DvcException as exc:
+        msg = f"{root} is not a DVC project that can be opened ({exc})"
+        raise NotFoundError(msg) from exc
+    try:
+        yield repo
+    finally:
+        repo.close()
+
+
+def write_line(line: str) -> None:
+    """Write a line to stderr the way DVC does, around its progress bars."""
+    from dvc.ui import ui
+
+    ui.error_write(line)

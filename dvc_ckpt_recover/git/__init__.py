@@ -1,0 +1,20 @@
+"""Plumbing in a Git repository: objects, refs, history, verification. No hooks, no index."""
+
+from dvc_ckpt_recover.git.history import checkpoints_of, closing_of, commits_between
+from dvc_ckpt_recover.git.refs import LIVE, RUNS, Refs
+from dvc_ckpt_recover.git.store import Store
+from dvc_ckpt_recover.git.transfer import copy_history
+from dvc_ckpt_recover.git.verify import new_objects, verify_history
+
+__all__ = [
+    "LIVE",
+    "RUNS",
+    "Refs",
+    "Store",
+    "checkpoints_of",
+    "closing_of",
+    "commits_between",
+    "copy_history",
+    "new_objects",
+    "verify_history",
+]

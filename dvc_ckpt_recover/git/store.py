@@ -1,0 +1,185 @@
+"""The object store of one repository, opened at exactly the folder given.
+
+Failure rule: what cannot be read is a DamagedError that names the object.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from dvc_ckpt_recover.durable import sync_dir, sync_dirs_up, sync_file
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FALLBACK_NAME = "dvc_ckpt_recover"
+FALLBACK_EMAIL = "dvc_ckpt_recover@localhost"
+
+BLOB = 0o100644
+EXECUTABLE = 0o100755
+LINK = 0o120000
+
+
+class Store:
+    """Objects of the repository whose work tree (or Git folder) is ``root``.
+
+    Args:
+        root: The folder itself. Git's search upwards is not used: from a temp dir that has lost
+            its ``.git`` it would find the user's main repository.
+
+    Raises:
+        NotFoundError: ``root`` is no Git repository.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        try:
+            self.repo = pygit2.Repository(root)
+        except (pygit2.GitError, KeyError, ValueError) as exc:
+            msg = f"{root} is not a Git repository that can be opened ({exc})"
+            raise NotFoundError(msg) from exc
+
+    @property
+    def common_dir(self) -> str:
+        """Return the folder of objects and refs; a work tree made by Git shares its parent's."""
+        git_dir = os.path.abspath(self.repo.path)
+        try:
+            with open(os.path.join(git_dir, "commondir"), encoding="utf-8") as file:
+                return os.path.abspath(os.path.join(git_dir, file.read().strip()))
+        except FileNotFoundError:
+            return git_dir
+
+    def has(self, sha: str) -> bool:
+        """Return whether the object is there, packed or loose."""
+        return pygit2.Oid(hex=sha) in self.repo
+
+    def read(self, sha: str) -> tuple[int, bytes]:
+        """Return type and bytes of an object; libgit2 compares the bytes with the name.
+
+        Raises:
+            DamagedError: It is missing, or its bytes do not fit its name.
+        """
+        try:
+            return self.repo.odb.read(pygit2.Oid(hex=sha))[:2]
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"Git object {sha} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+
+    def write(self, kind: int, data: bytes) -> str:
+        """Store an object of the type ``kind`` and return its name, 40 hex digits."""
+        return str(self.repo.write(kind, data))
+
+    def blob(self, data: bytes) -> str:
+        """Store a file's bytes and return the object's name."""
+        return str(self.repo.create_blob(data))
+
+    def commit(self, sha: str) -> pygit2.Commit:
+        """Return a commit. Raises DamagedError when there is none of that name."""
+        try:
+            found = self.repo[pygit2.Oid(hex=sha)]
+        except (KeyError, pygit2.GitError, ValueError) as exc:
+            msg = f"Git commit {sha} in {self.root} cannot be read"
+            raise DamagedError(msg) from exc
+        if not isinstance(found, pygit2.Commit):
+            msg = f"Git object {sha} in {self.root} is not a commit"
+            raise DamagedError(msg)
+        return found
+
+    def tree_sha(self, commit: str) -> str:
+        """Return the name of a commit's tree."""
+        return str(self.commit(commit).tree_id)
+
+    def file_at(self, commit: str, path: str) -> bytes | None:
+        """Return the bytes of the file ``path`` in a commit, or None when it has none."""
+        try:
+            entry = self.commit(commit).tree[path]
+        except KeyError:
+            return None
+        return self.read(str(entry.id))[1] if entry.type_str == "blob" else None
+
+    def files_named(self, commit: str, name: str) -> dict[str, bytes]:
+        """Return the files called ``name`` anywhere in a commit: path -> bytes."""
+        index = pygit2.Index()
+        index.read_tree(self.commit(commit).tree)
+        return {
+            entry.path: self.read(str(entry.id))[1]
+            for entry in index
+            if entry.path == name or entry.path.endswith(f"/{name}")
+        }
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        """Return whether ``old`` is ``new`` or one of the commits behind it."""
+        if old == new:
+            return True
+        try:
+            return bool(self.repo.descendant_of(pygit2.Oid(hex=new), pygit2.Oid(hex=old)))
+        except (pygit2.GitError, KeyError):
+            return False
+
+    def make_tree(self, base: str | None, put: dict[str, tuple[str, int]], drop: set[str]) -> str:
+        """Store a tree made from another one.
+
+        Args:
+            base: Commit whose tree to start from, or None for an empty one.
+            put: Path -> (blob, mode) to add or replace.
+            drop: Paths to leave out, each a file or a folder.
+
+        Returns:
+            The name of the tree.
+        """
+        index = pygit2.Index()
+        if base:
+            index.read_tree(self.commit(base).tree)
+        folders = tuple(f"{path}/" for path in drop)
+        gone = [e.path for e in index if e.path in drop or e.path.startswith(folders)]
+        for path in gone:
+            index.remove(path)
+        for path, (sha, mode) in put.items():
+            index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=sha), mode))
+        return str(index.write_tree(self.repo))
+
+    def make_commit(self, tree: str, parents: Iterable[str], message: str) -> str:
+        """Store a commit, without hooks and signing, and return its name."""
+        who = self._signature()
+        oids = [pygit2.Oid(hex=parent) for parent in parents]
+        created = self.repo.create_commit(None, who, who, message, pygit2.Oid(hex=tree), oids)
+        return str(created)
+
+    def _signature(self) -> pygit2.Signature:
+        try:
+            return self.repo.default_signature
+        except (KeyError, pygit2.GitError):
+            return pygit2.Signature(FALLBACK_NAME, FALLBACK_EMAIL)
+
+    def sync(self, shas: Iterable[str]) -> None:
+        """Bring objects to the disk: loose files with their folders; packs with theirs."""
+        objects = os.path.join(self.common_dir, "objects")
+        folders = set()
+        packed = False
+        for sha in shas:
+            path = os.path.join(objects, sha[:2], sha[2:])
+            try:
+                sync_file(path)
+                folders.add(os.path.dirname(path))
+            except FileNotFoundError:
+                packed = True
+        if packed:
+            folders |= self._sync_packs(os.path.join(objects, "pack"))
+        for folder in folders:
+            sync_dir(folder)
+        sync_dirs_up(os.path.join(objects, "x"), objects)
+
+    @staticmethod
+    def _sync_packs(folder: str) -> set[str]:
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return set()
+        for name in names:
+            if name.endswith((".pack", ".idx")):
+                sync_file(os.path.join(folder, name))
+        return {folder}

@@ -1,0 +1,69 @@
+"""Prove that a repository holds a branch: read and hash each object from its tip to a commit.
+
+Failure rule: the first object that is missing or has other bytes is a DamagedError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from dvc_ckpt_recover.git.history import commits_between
+from dvc_ckpt_recover.git.transfer import COMMIT_LINK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dvc_ckpt_recover.git.store import Store
+
+
+def new_objects(store: Store, tip: str, stop: str | None) -> list[str]:
+    """Return the objects from ``tip`` to ``stop`` that the commit before each does not have.
+
+    Raises:
+        DamagedError: A commit or tree on the way cannot be read.
+    """
+    found: dict[str, None] = {}
+    for sha in commits_between(store, tip, stop):
+        commit = store.commit(sha)
+        found[sha] = None
+        parent = str(commit.parent_ids[0]) if commit.parent_ids else None
+        known = store.tree_sha(parent) if parent and store.has(parent) else None
+        for name in _tree_objects(store, str(commit.tree_id), known):
+            found[name] = None
+    return list(found)
+
+
+def _tree_objects(store: Store, sha: str, known: str | None) -> Iterator[str]:
+    if sha == known:
+        return
+    yield sha
+    store.read(sha)
+    before = {}
+    if known:
+        before = {entry.name: entry for entry in store.repo[pygit2.Oid(hex=known)]}
+    for entry in store.repo[pygit2.Oid(hex=sha)]:
+        old = before.get(entry.name)
+        if entry.filemode == COMMIT_LINK or (old is not None and old.id == entry.id):
+            continue
+        if entry.type_str == "tree":
+            same_kind = old is not None and old.type_str == "tree"
+            yield from _tree_objects(store, str(entry.id), str(old.id) if same_kind else None)
+        else:
+            yield str(entry.id)
+
+
+def verify_history(store: Store, tip: str, stop: str | None) -> list[str]:
+    """Read and hash every new object from ``tip`` to ``stop``.
+
+    Returns:
+        The names of the objects that were proven.
+
+    Raises:
+        DamagedError: One of them is missing or damaged.
+    """
+    proven = new_objects(store, tip, stop)
+    for sha in proven:
+        store.read(sha)
+    return proven

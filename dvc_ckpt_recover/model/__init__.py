@@ -1,0 +1,6 @@
+"""Values that all levels share; no input or output happens here."""
+
+from dvc_ckpt_recover.model.cause import Cause
+from dvc_ckpt_recover.model.trailers import CheckpointNote, ClosingNote
+
+__all__ = ["Cause", "CheckpointNote", "ClosingNote"]

@@ -1,0 +1,218 @@
+"""The one pipeline that every end of a run goes through.
+
+Failure rule: it never raises; whatever fails keeps the temp dir and says why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.durable import remove_file, write_json
+from dvc_ckpt_recover.dvc_api import executors
+from dvc_ckpt_recover.errors import RecoverError
+from dvc_ckpt_recover.git import (
+    LIVE,
+    RUNS,
+    Refs,
+    Store,
+    checkpoints_of,
+    closing_of,
+    copy_history,
+)
+from dvc_ckpt_recover.model import Cause, ClosingNote
+from dvc_ckpt_recover.recovery.ending import Ending
+from dvc_ckpt_recover.recovery.proof import prove
+from dvc_ckpt_recover.recovery.publish import publish
+from dvc_ckpt_recover.recovery.removal import bring_back, set_aside
+from dvc_ckpt_recover.runs import Ended, Mode
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.dvc_api.cache import Cache
+    from dvc_ckpt_recover.runs import Lease, Places, RunRecord
+
+
+@dataclass
+class Evidence:
+    """What is known of a run's end besides its record.
+
+    Attributes:
+        cache: The project's DVC cache.
+        proven: DVC objects hashed while they were stored.
+    """
+
+    cache: Cache
+    proven: set[str] = field(default_factory=set)
+
+
+def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
+    """Bring what a run finished into the main repository and prove it.
+
+    The temp dir is left under its tombstone name when it may go, else under its own.
+
+    Returns:
+        How the run ended; ``is_safe`` says whether the temp dir may go.
+    """
+    bring_back(record.temp_dir)
+    try:
+        if record.reproduced:
+            return _end_success(places, record, evidence)
+        return _end_failure(places, record, evidence)
+    except (RecoverError, OSError) as exc:
+        return _keep(record, str(exc))
+    except Exception as exc:  # noqa: BLE001
+        failures.note(f"ending the run {record.run_id}", exc)
+        return _keep(record, repr(exc))
+
+
+def _keep(record: RunRecord, why: str) -> Ending:
+    try:
+        bring_back(record.temp_dir)
+    except OSError as exc:
+        why = f"{why}; its dir could not get its name back ({exc})"
+    return Ending(
+        name=record.name or record.run_id,
+        ended=Ended.NOT,
+        cause=record.cause,
+        kept_dir=record.temp_dir,
+        why_kept=why,
+        skipped=record.skipped,
+    )
+
+
+def _finished_refs(record: RunRecord) -> dict[str, str]:
+    """Return the experiment refs that DVC made in the temp dir: ref -> commit."""
+    refs = Refs(Store(record.temp_dir))
+    found = refs.list("refs/exps/")
+    return {ref: sha for ref, sha in found.items() if executors.is_experiment_ref(ref)}
+
+
+def _end_success(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
+    source, store = Store(record.temp_dir), Store(record.main_root)
+    refs = Refs(store)
+    info = executors.read_info(record.infofile)
+    made = _finished_refs(record)
+    if info and info.result_ref in made:
+        made = {str(info.result_ref): made[str(info.result_ref)]}
+    ending = Ending(record.name or record.run_id, Ended.SUCCESS, skipped=record.skipped)
+    for ref, sha in made.items():
+        held = refs.get(ref)
+        carried = held is None or not store.is_ancestor(sha, held)
+        if carried:
+            copy_history(source, store, sha, record.parent)
+            held = publish(refs, ref, sha, "")
+        else:
+            held = ref
+        wanted = executors.experiment_name(ref)
+        name = executors.experiment_name(held)
+        ending = Ending(
+            name=name,
+            ended=Ended.SUCCESS,
+            ref=held,
+            sha=sha,
+            carried=carried,
+            wanted=wanted if wanted != name else None,
+            skipped=record.skipped,
+        )
+    return _prove_and_receipt(places, record, evidence, ending)
+
+
+def _end_failure(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
+    store = Store(record.main_root)
+    refs = Refs(store)
+    cause = Cause.parse(record.cause or "dvc was killed")
+    if record.unsaved:
+        why = f"the stage {record.unsaved} ended in good order and its outputs could not be saved"
+        return _keep(record, f"{why} ({cause})")
+    tip = refs.get(LIVE + record.run_id)
+    if tip is None:
+        return _end_empty(places, record, cause)
+    sha = _close(store, refs, record, tip, cause)
+    note = closing_of(store, sha)
+    name = record.name or f"exp-{tip[:5]}"
+    wanted = record.branch or executors.experiment_ref(record.baseline, name)
+    held = publish(refs, wanted, sha, "partial")
+    taken = executors.experiment_name(wanted) if held != wanted else None
+    ending = Ending(
+        name=executors.experiment_name(held),
+        ended=Ended.PARTIAL,
+        ref=held,
+        sha=sha,
+        checkpoints=note.checkpoints if note else 0,
+        cause=str(cause),
+        wanted=taken,
+        skipped=record.skipped,
+    )
+    return _prove_and_receipt(places, record, evidence, ending)
+
+
+def _end_empty(places: Places, record: RunRecord, cause: Cause) -> Ending:
+    """Note a run that kept nothing, so that its cause can be shown until it is removed."""
+    if record.mode == Mode.TEMP:
+        record.changed(ended=Ended.FAILED, cause=str(cause)).save(places)
+    set_aside(record.temp_dir, places)
+    name = record.name or record.run_id
+    return Ending(name, Ended.FAILED, cause=str(cause), skipped=record.skipped)
+
+
+def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) -> str:
+    """End the history with a commit that says that it is partial; done before is fine too."""
+    if closing_of(store, tip):
+        return tip
+    count = len(checkpoints_of(store, tip, record.baseline))
+    message = ClosingNote(cause, count).message(record.name)
+    sha = store.make_commit(store.tree_sha(tip), [tip], message)
+    refs.move(LIVE + record.run_id, sha, tip)
+    return sha
+
+
+def _prove_and_receipt(
+    places: Places, record: RunRecord, evidence: Evidence, ending: Ending
+) -> Ending:
+    aside = set_aside(record.temp_dir, places)
+    if ending.ref is None or ending.sha is None:
+        return ending  # a dry or unchanged run: DVC made no experiment
+    count = prove(
+        record.main_root, evidence.cache, ending.sha, record.parent, evidence.proven, aside
+    )
+    refs = Refs(Store(record.main_root))
+    held = refs.get(ending.ref)
+    if held is None or not refs.store.is_ancestor(ending.sha, held):
+        msg = f"the ref {ending.ref} does not hold {ending.sha[:7]} when it is read again"
+        raise RecoverError(msg)
+    refs.sync(ending.ref)
+    places.make()
+    receipt = {"ref": ending.ref, "sha": ending.sha, "objects": count, "time": time.time()}
+    write_json(places.receipt(record.run_id), receipt)
+    return ending
+
+
+def settle(places: Places, record: RunRecord, ending: Ending, lease: Lease) -> None:
+    """Drop what a run needed while it lived, after its temp dir has gone; its lease last.
+
+    Raises:
+        UnsafeError: A ref could not be removed; repeating is fine.
+    """
+    refs = Refs(Store(record.main_root))
+    keeps_record = ending.ended == Ended.FAILED and record.mode == Mode.TEMP
+    refs.delete(LIVE + record.run_id)
+    if not keeps_record:
+        refs.delete(RUNS + record.run_id)
+        record.remove(places)
+    shutil.rmtree(places.staging(record.run_id), ignore_errors=True)
+    remove_file(places.receipt(record.run_id))
+    lease.remove()
+    _drop_empty(places)
+
+
+def _drop_empty(places: Places) -> None:
+    """Leave no empty folders behind."""
+    for folder in ("staging", "receipts", "runs", ""):
+        try:
+            os.rmdir(os.path.join(places.root, folder))
+        except OSError:
+            continue

@@ -1,0 +1,80 @@
+"""The short block after a run: what was kept, why it ended, how to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dvc_ckpt_recover.dvc_api.project import write_line
+from dvc_ckpt_recover.runs import Ended
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.recovery.ending import Ending
+
+_held: list[list[str]] | None = None
+
+
+def hold() -> None:
+    """Keep blocks until ``flush``, so that they come after DVC's own last words."""
+    global _held  # noqa: PLW0603
+    _held = []
+
+
+def flush() -> None:
+    """Write what was held."""
+    global _held  # noqa: PLW0603
+    blocks, _held = _held or [], None
+    for block in blocks:
+        say(block)
+
+
+def say(block: list[str]) -> None:
+    """Write a block of lines to stderr, or hold it."""
+    if _held is not None:
+        _held.append(block)
+        return
+    for line in block:
+        write_line(line)
+
+
+def kept_dir(path: str, why: str) -> list[str]:
+    """Return the block for a temp dir that stays."""
+    return [
+        "",
+        f"Nothing was removed: {why}.",
+        f"  The run's files are in {path}",
+        "  Once that is mended: dvc exp recover",
+    ]
+
+
+def of_ending(ending: Ending) -> list[str]:
+    """Return the block for the end of a run; empty when there is nothing to say."""
+    if ending.kept_dir is not None:
+        return kept_dir(ending.kept_dir, ending.why_kept)
+    lines: list[str] = []
+    if ending.ended == Ended.PARTIAL:
+        lines += _partial(ending)
+    elif ending.ended == Ended.FAILED:
+        lines += [
+            "",
+            f"Experiment '{ending.name}' failed and left no checkpoint: {ending.cause}.",
+            f"  It is listed as Failed until: dvc exp remove {ending.name}",
+        ]
+    elif ending.carried:
+        lines += ["", f"DVC lost the experiment; it was carried over as '{ending.name}'."]
+    if ending.wanted:
+        lines.append(f"  The name '{ending.wanted}' was taken by another experiment.")
+    if ending.skipped:
+        lines.append(f"  {len(ending.skipped)} checkpoint(s) skipped: {ending.skipped[-1]}")
+    return lines
+
+
+def _partial(ending: Ending) -> list[str]:
+    count = ending.checkpoints
+    plural = "checkpoint" if count == 1 else "checkpoints"
+    return [
+        "",
+        f"Kept {count} {plural} of experiment '{ending.name}' (Partial): {ending.cause}.",
+        f"  See it:               dvc exp show",
+        f"  Into the workspace:   dvc exp apply {ending.name}",
+        f"  Go on from there:     dvc exp run --temp (after apply)",
+    ]

@@ -1,0 +1,58 @@
+"""The lease: a run is alive exactly while a process holds it.
+
+dvc shares it, and the stage's process inherits it, so it outlives a killed dvc for as long as the
+trainer goes on; the kernel frees it whatever kills them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dvc_ckpt_recover.durable import remove_file
+from dvc_ckpt_recover.durable.locks import KernelLock
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.runs.places import Places
+
+
+class Lease:
+    """The lease of one run."""
+
+    def __init__(self, places: Places, run_id: str) -> None:
+        self._path = places.lease(run_id)
+        self._lock = KernelLock(self._path)
+
+    def hold(self) -> bool:
+        """Say that the run is alive; False when a recovery has it alone."""
+        return self._lock.share()
+
+    def claim(self) -> bool:
+        """Take a dead run for recovery; False while anybody holds its lease."""
+        try:
+            return self._lock.take()
+        except FileNotFoundError:  # the folder is gone, so nobody can hold it
+            return False
+
+    def is_held(self) -> bool:
+        """Return whether the run is alive (or being recovered). Writes nothing."""
+        if not os.path.exists(self._path):
+            return False
+        probe = KernelLock(self._path)
+        try:
+            return not probe.take()
+        finally:
+            probe.release()
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Let go and remove the file, when nothing is left to be alive."""
+        remove_file(self._path)
+        self.release()
+
+    def inheritable(self) -> int | None:
+        """Return the descriptor that the stage's process must inherit."""
+        return self._lock.inheritable()

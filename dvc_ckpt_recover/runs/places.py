@@ -1,0 +1,83 @@
+"""Where the files of a run lie. All of it may vanish: refs and trailers suffice to recover."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dvc_ckpt_recover.durable import make_private_dir
+
+_FOLDER = "ckpt-recover"
+_EXPS = "exps"
+
+
+def run_id_of(temp_dir: str, stash_rev: str) -> str:
+    """Return the id of a run: its temp dir's name and the start of its stash commit.
+
+    The same for each try of a set-up that DVC repeats; ``mkdtemp`` names may come back years later,
+    together with the commit they do not.
+    """
+    return f"{os.path.basename(temp_dir)}-{stash_rev[:12]}"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folder of this package in one DVC project.
+
+    Attributes:
+        dvc_tmp: The project's ``.dvc/tmp``.
+    """
+
+    dvc_tmp: str
+
+    @classmethod
+    def of_temp_dir(cls, temp_dir: str) -> Places | None:
+        """Return the places for a temp dir below ``.dvc/tmp/exps``, or None for another folder."""
+        folder, name = os.path.split(os.path.abspath(temp_dir))
+        while name:
+            if os.path.basename(folder) == _EXPS:
+                return cls(os.path.dirname(folder))
+            folder, name = os.path.split(folder)
+        return None
+
+    @property
+    def root(self) -> str:
+        """Return the folder; it may not exist."""
+        return os.path.join(self.dvc_tmp, _FOLDER)
+
+    @property
+    def exps(self) -> str:
+        """Return DVC's folder of temp dirs."""
+        return os.path.join(self.dvc_tmp, _EXPS)
+
+    def _path(self, kind: str, name: str) -> str:
+        return os.path.join(self.root, kind, name)
+
+    def record(self, run_id: str) -> str:
+        """Return the path of a run's record."""
+        return self._path("runs", f"{run_id}.json")
+
+    def lease(self, run_id: str) -> str:
+        """Return the path of a run's lease."""
+        return self._path("runs", f"{run_id}.lease")
+
+    def receipt(self, run_id: str) -> str:
+        """Return the path of a run's receipt."""
+        return self._path("receipts", f"{run_id}.json")
+
+    def staging(self, run_id: str) -> str:
+        """Return the folder where a run's bytes are copied aside."""
+        return self._path("staging", run_id)
+
+    def runs(self) -> list[str]:
+        """Return the ids of all runs that have a record, sorted."""
+        try:
+            names = os.listdir(os.path.join(self.root, "runs"))
+        except FileNotFoundError:
+            return []
+        return sorted(name[: -len(".json")] for name in names if name.endswith(".json"))
+
+    def make(self) -> None:
+        """Make the folders, for this user alone."""
+        for kind in ("", "runs", "receipts", "staging"):
+            make_private_dir(os.path.join(self.root, kind))

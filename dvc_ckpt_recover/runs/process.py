@@ -1,0 +1,70 @@
+"""Name a process so that a reused pid, a zombie or another host's pid is not taken for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return str(int(psutil.boot_time()))
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """One process of one boot of one host.
+
+    Attributes:
+        pid: Its number.
+        started: When it started, seconds since 1970 as the system counts them.
+        host: The host's name.
+        boot: The id of the host's boot.
+    """
+
+    pid: int
+    started: float
+    host: str
+    boot: str
+
+    @classmethod
+    def own(cls) -> ProcessId:
+        """Return this process."""
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """Return the process that has ``pid`` now. Raises ``psutil.NoSuchProcess``."""
+        started = psutil.Process(pid).create_time()
+        return cls(pid, started, socket.gethostname(), _boot_id())
+
+    @classmethod
+    def parse(cls, value: Any) -> ProcessId | None:  # noqa: ANN401
+        """Return the process in a record's JSON, or None when there is none."""
+        try:
+            pid, started = int(value["pid"]), float(value["started"])
+            return cls(pid, started, str(value["host"]), str(value["boot"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def is_here(self) -> bool:
+        """Return whether it ran on this host, in whatever boot."""
+        return self.host == socket.gethostname()
+
+    def is_alive(self) -> bool:
+        """Return whether this very process runs on this host now; a zombie does not."""
+        if not self.is_here() or self.boot != _boot_id():
+            return False
+        try:
+            found = psutil.Process(self.pid)
+            same = abs(found.create_time() - self.started) < 1.0
+            return same and found.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False

@@ -1,0 +1,35 @@
+"""The gate: one entry on ``sys.meta_path`` that does nothing until DVC is imported.
+
+Failure rule: whatever goes wrong here costs one line on stderr, never the user's program.
+"""
+
+import os
+import sys
+
+
+class Gate:
+    """A meta path finder that finds nothing; the import of ``dvc`` activates the package."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):  # noqa: ANN001, ANN206, ARG003
+        """Activate on the first import of ``dvc``; always leave finding it to the others."""
+        if name == "dvc":
+            disarm()
+            try:
+                from dvc_ckpt_recover.activation import activate
+
+                activate()
+            except Exception as exc:  # noqa: BLE001
+                sys.stderr.write(f"dvc_ckpt_recover is off in this process: {exc!r}\n")
+
+
+def arm():  # noqa: ANN201
+    """Wait for the import of DVC, unless ``DVC_CKPT_RECOVER=0``."""
+    if os.environ.get("DVC_CKPT_RECOVER") != "0" and Gate not in sys.meta_path:
+        sys.meta_path.insert(0, Gate)
+
+
+def disarm():  # noqa: ANN201
+    """Take the gate down; without effect when it is not up."""
+    if Gate in sys.meta_path:
+        sys.meta_path.remove(Gate)
