@@ -7,6 +7,8 @@ trainer goes on; the kernel frees it whatever kills them.
 from __future__ import annotations
 
 import os
+import random
+import time
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.durable import remove_file
@@ -14,6 +16,10 @@ from dvc_ckpt_recover.durable.locks import KernelLock
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.runs.places import Places
+
+
+_PROBES = 4
+_PROBE_PAUSE = 0.02
 
 
 class Lease:
@@ -25,7 +31,11 @@ class Lease:
 
     def hold(self) -> bool:
         """Say that the run is alive; False when a recovery has it alone."""
-        return self._lock.share()
+        for _ in range(_PROBES):
+            if self._lock.share():
+                return True
+            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
+        return False
 
     def claim(self) -> bool:
         """Take a dead run for recovery; False while anybody holds its lease."""
@@ -39,10 +49,12 @@ class Lease:
         if not os.path.exists(self._path):
             return False
         probe = KernelLock(self._path)
-        try:
-            return not probe.take()
-        finally:
-            probe.release()
+        for _ in range(_PROBES):  # two that look at once must not take each other for the run
+            if probe.take():
+                probe.release()
+                return False
+            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
+        return True
 
     def release(self) -> None:
         """Let go of it."""
