@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 VENVS = ROOT / ".venvs"
 TEST_TOOLS = ("pytest", "pytest-timeout", "scikit-learn")
-LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "types-psutil")
+LINT_TOOLS = (
+    "ruff==0.17.6",
+    "mypy==2.4.1",
+    # What the package imports and what mypy would otherwise miss.
+    "packaging",
+    "ruamel.yaml",
+    "types-networkx",
+    "types-psutil",
+)
 NO_TESTS_COLLECTED = 5
 print_lock = threading.Lock()
 
