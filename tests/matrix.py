@@ -92,7 +92,7 @@ class Count:
 
 
 class SetupError(Exception):
-    """An environment could not be made; the message says which and why."""
+    """What was asked for cannot be set up; the message says what and why."""
 
 
 def say(text: str) -> None:
@@ -274,9 +274,7 @@ def choose(names: str | None) -> list[Row]:
     known = {row.name: row for row in ROWS}
     unknown = set(names.split(",") if names else []) - set(known)
     if unknown:
-        raise SystemExit(
-            f"no such rows: {', '.join(sorted(unknown))}; there are: {', '.join(known)}"
-        )
+        raise SetupError(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [known[name] for name in names.split(",")] if names else list(ROWS)
 
 
@@ -299,6 +297,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 def main() -> int:
     """Do as the arguments say and return the exit code."""
     options, pytest_arguments = parse(sys.argv[1:])
+    rows = choose(options.rows)
     VENVS.mkdir(exist_ok=True)
     uv = find_uv()
     if options.demo:
@@ -309,7 +308,6 @@ def main() -> int:
     wheel = build_wheel(uv)
     total = Count()
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
-        rows = choose(options.rows)
         for count in pool.map(lambda row: test(uv, row, wheel, pytest_arguments), rows):
             total.add(count)
     if not clean:

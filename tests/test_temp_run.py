@@ -30,8 +30,8 @@ def cache_path(project: Project, md5: str) -> Path:
 
 
 def out_md5(project: Project, rev: str, stage: str = "train") -> str:
-    """Return the hash of a stage's first output in a commit's dvc.lock."""
-    (out,) = lock(project, rev)[stage]["outs"][:1]
+    """Return the hash of a stage's model in a commit's dvc.lock."""
+    (out,) = [out for out in lock(project, rev)[stage]["outs"] if out["path"] == "model.pkl"]
     return str(out["md5"])
 
 
@@ -255,6 +255,12 @@ def test_a_project_in_a_subfolder_with_spaces_and_a_linked_cache(
     assert leftovers(project) == []
 
 
+def live_commits(project: Project) -> list[str]:
+    """Return the ready checkpoints of the one run that lives."""
+    live = [sha for ref, sha in project.refs().items() if "/live/" in ref]
+    return project.commits(live[0]) if live else []
+
+
 def kill_marked(project: Project) -> None:
     """Kill the trainer that hangs."""
     os.kill(project.marked_pid(), signal.SIGKILL)
@@ -313,10 +319,10 @@ def test_a_read_only_main_repository(
 ) -> None:
     """Nothing can be published, so the temp dir stays and the reason is said."""
     running = start_hanging(project)
+    wait_for(lambda: len(live_commits(project)) == 3, what="three ready checkpoints")
     read_only(project.path / ".git" / "refs")
     kill_marked(project)
     assert running.wait(120) == 255
     assert "Nothing was removed" in running.text()
     assert len(project.temp_dirs()) == 1
-    (live,) = [sha for ref, sha in project.refs().items() if "/live/" in ref]
-    assert len(project.commits(live)) == 3
+    assert len(live_commits(project)) == 3
