@@ -6,12 +6,22 @@ Failure rule: whatever goes wrong here costs one line on stderr, never the user'
 import os
 import sys
 
+TYPE_CHECKING = False  # importing typing costs a millisecond
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
 
 class Gate:
     """A meta path finder that finds nothing; the import of ``dvc`` activates the package."""
 
     @classmethod
-    def find_spec(cls, name, path=None, target=None):  # noqa: ANN001, ANN206, ARG003
+    def find_spec(
+        cls,
+        name: "str",
+        path: "Sequence[str] | None" = None,  # noqa: ARG003
+        target: "ModuleType | None" = None,  # noqa: ARG003
+    ) -> "None":
         """Activate on the first import of ``dvc``; always leave finding it to the others."""
         if name == "dvc":
             disarm()
@@ -23,13 +33,13 @@ class Gate:
                 sys.stderr.write(f"dvc_ckpt_recover is off in this process: {exc!r}\n")
 
 
-def arm():  # noqa: ANN201
+def arm() -> "None":
     """Wait for the import of DVC, unless ``DVC_CKPT_RECOVER=0``."""
     if os.environ.get("DVC_CKPT_RECOVER") != "0" and Gate not in sys.meta_path:
         sys.meta_path.insert(0, Gate)
 
 
-def disarm():  # noqa: ANN201
+def disarm() -> "None":
     """Take the gate down; without effect when it is not up."""
     if Gate in sys.meta_path:
         sys.meta_path.remove(Gate)

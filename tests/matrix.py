@@ -211,7 +211,7 @@ def test(uv: str, row: Row, wheel: Path, arguments: Sequence[str]) -> Count:
     report = VENVS / f"report-{row.name}.xml"
     report.unlink(missing_ok=True)
     # Not `python -m pytest`: it puts the source tree before the installed wheel.
-    command = [row.program("pytest"), "tests", f"--junitxml={report}", *arguments]
+    command = [row.program("pytest"), f"--junitxml={report}", *arguments]
     with log.open("wb") as output:
         done = subprocess.run(
             list(map(str, command)),

@@ -18,13 +18,11 @@ from dvc_ckpt_recover.recovery.removal import tombstone_of
 from dvc_ckpt_recover.reporting import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from dvc_ckpt_recover.checkpointing import RunSession
-    from dvc_ckpt_recover.patching import Call, Outcome
+    from dvc_ckpt_recover.patching import Call, Steps
     from dvc_ckpt_recover.recovery import Ending
-
-Steps = "Generator[Any, Outcome, None]"
 
 
 def clean_up(call: Call) -> Steps:

@@ -12,24 +12,24 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history
 from dvc_ckpt_recover.runs import Mode, Places, ProcessId, RunRecord, run_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from dvc_ckpt_recover.checkpointing import RunSession
-    from dvc_ckpt_recover.patching import Call, Outcome
-
-Steps = "Generator[None, Outcome, None]"
+    from dvc_ckpt_recover.patching import Call, Steps
 
 
 def set_up(call: Call) -> Steps:
     """Around ``TempDirExecutor.init_git``: take the lease and write the record."""
     setup = executors.setup_of(call)
     places = Places.of_temp_dir(setup.root_dir)
-    if places:
-        _begin(places, setup)
-    yield
+    if places is None:
+        yield
+        return
+    session = _begin(places, setup)
+    outcome = yield
+    if outcome.error is not None and session is not None:
+        session.abandon()
 
 
-def _begin(places: Places, setup: executors.Setup) -> None:
+def _begin(places: Places, setup: executors.Setup) -> RunSession | None:
     refs = Refs(Store(setup.main_root))
     record = RunRecord(
         run_id=run_id_of(setup.root_dir, setup.stash_rev),
@@ -45,9 +45,10 @@ def _begin(places: Places, setup: executors.Setup) -> None:
         process=ProcessId.own(),
     )
     record.save(places)
-    open_session(setup.root_dir)
+    session = open_session(setup.root_dir)
     if refs.get(RUNS + record.run_id) is None:
         refs.move(RUNS + record.run_id, setup.stash_rev, None)
+    return session
 
 
 def reproduce(call: Call) -> Steps:

@@ -146,7 +146,12 @@ class Committer:
                 entry["outs"] = sorted(outs, key=lambda out: str(out["path"]))
             lock.setdefault("schema", "2.0")
             lock["stages"] = {**(lock.get("stages") or {}), staged.stage_name: entry}
-        return {path: lockfile.dump(lock) if lock.get("stages") or len(lock) > 1 else None for path, lock in locks.items()}
+        return {path: self._lock_bytes(lock) for path, lock in locks.items()}
+
+    @staticmethod
+    def _lock_bytes(lock: dict[str, Any]) -> bytes | None:
+        """Return a lock file's bytes, or None when it would say nothing."""
+        return lockfile.dump(lock) if lock.get("stages") or len(lock) > 1 else None
 
     def _remember(self, staged: Staged, entries: dict[str, dict[str, Any]]) -> None:
         root = self._record.temp_dir

@@ -41,9 +41,7 @@ class CheckpointServer:
         while not self._stopping:
             try:
                 caller = self._listener.accept()
-            except (OSError, EOFError):
-                if self._stopping:
-                    return
+            except (OSError, EOFError):  # a caller that went away, or the end
                 continue
             threading.Thread(target=self._answer, args=(caller,), daemon=True).start()
 

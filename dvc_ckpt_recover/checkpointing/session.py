@@ -26,6 +26,7 @@ from dvc_ckpt_recover.dvc_api.stages import (
 )
 from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
 from dvc_ckpt_recover.errors import RecoverError
+from dvc_ckpt_recover.git import RUNS, Refs, Store
 from dvc_ckpt_recover.model import Cause
 from dvc_ckpt_recover.runs import Lease, Places, find_record, load_record
 
@@ -180,6 +181,13 @@ class RunSession:
         with contextlib.suppress(FileNotFoundError):  # somebody removed the folder
             self.record = load_record(self.places, self.record.run_id)
 
+    def abandon(self) -> None:
+        """Leave nothing of a run whose set-up failed, so that it has never started."""
+        Refs(Store(self.record.main_root)).delete(RUNS + self.record.run_id)
+        self.record.remove(self.places)
+        self.lease.remove()
+        self.close()
+
     def close(self) -> None:
         """Forget the run in this process; its lease must be let go by the caller."""
         _sessions.pop(os.path.abspath(self.record.temp_dir), None)
@@ -256,7 +264,7 @@ class RunSession:
         return self._committer.cache_root if self._committer else self.record.main_root
 
     def _unstarted(self, view: PipelineView) -> Iterable[str]:
-        yield f"{self.record.dvc_dir}/tmp/repro.dat".replace(os.sep, "/")
+        yield "/".join([*self.record.dvc_dir.split(os.sep), "tmp", "repro.dat"])
         for stage in view.related:
             if stage.key not in self._finished:
                 yield from (out.repo_path for out in stage.outs if not out.cached)

@@ -66,13 +66,17 @@ class Snapshot:
         if not os.path.lexists(out.path):
             return None
         folder = os.path.isdir(out.path)
-        names = _walk(out.path) if folder else iter([""])
-        files = [self._file(os.path.join(out.path, *name.split("/")) if name else out.path, name) for name in names]
+        if not folder:
+            file = self._file(out.path, "")
+            return StagedOut(out.repo_path, out.def_path, out.cached, folder, (file,))
+        names = _walk(out.path)
+        files = [self._file(os.path.join(out.path, *name.split("/")), name) for name in names]
         return StagedOut(out.repo_path, out.def_path, out.cached, folder, tuple(files))
 
     def _single(self, path: str, root: str) -> StagedOut:
         repo_path = os.path.relpath(path, root).replace(os.sep, "/")
-        return StagedOut(repo_path, repo_path, cached=False, folder=False, files=(self._file(path, ""),))
+        file = self._file(path, "")
+        return StagedOut(repo_path, repo_path, cached=False, folder=False, files=(file,))
 
     def _file(self, path: str, name: str) -> StagedFile:
         try:

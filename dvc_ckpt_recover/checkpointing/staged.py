@@ -5,6 +5,7 @@ It counts from the moment its manifest is there, which is written last.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from dataclasses import asdict, dataclass, field
@@ -118,10 +119,8 @@ def _file(value: dict[str, Any]) -> StagedFile:
 
 def discard(folder: str) -> None:
     """Remove a staging folder, its manifest first."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, _MANIFEST))
-    except FileNotFoundError:
-        pass
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -142,7 +141,7 @@ def staged_of(staging: str) -> tuple[list[Staged], list[DamagedError]]:
     for name in names:
         try:
             found.append(Staged.load(os.path.join(staging, name)))
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError):  # noqa: PERF203
             continue  # no manifest: the trainer was never told that it is safe
         except DamagedError as exc:
             damaged.append(exc)

@@ -8,6 +8,9 @@ import tempfile
 
 from shortuuid import uuid
 
+_MAX_BASE = 60
+"""Characters; the rest of the path takes less than the 47 that are left."""
+
 
 class PrivateAddress:
     """An address that only this user can reach.
@@ -23,7 +26,7 @@ class PrivateAddress:
             self.text = rf"\\.\pipe\dvc-ckpt-recover-{uuid()}"
             return
         for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108
-            if base and len(base) < 60 and os.access(base, os.W_OK | os.X_OK):
+            if base and len(base) < _MAX_BASE and os.access(base, os.W_OK | os.X_OK):
                 break
         self._folder = tempfile.mkdtemp(prefix="dvc-ckpt-", dir=base)
         self.text = os.path.join(self._folder, "s")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import sys
 
-if os.name == "nt":  # pragma: no cover
+if sys.platform == "win32":  # pragma: no cover
     from dvc_ckpt_recover.durable.locks_windows import KernelLock
 else:
     from dvc_ckpt_recover.durable.locks_posix import KernelLock

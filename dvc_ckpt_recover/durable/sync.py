@@ -6,8 +6,9 @@ Failure rule: an error of the sync is raised, for it means that the bytes may be
 from __future__ import annotations
 
 import os
+import sys
 
-if os.name == "nt":  # pragma: no cover
+if sys.platform == "win32":  # pragma: no cover
     from dvc_ckpt_recover.durable.sync_windows import sync_dir, sync_file
 else:
     from dvc_ckpt_recover.durable.sync_posix import sync_dir, sync_file

@@ -11,5 +11,5 @@ def sync_file(path: str) -> None:
         os.fsync(file.fileno())
 
 
-def sync_dir(path: str) -> None:  # noqa: ARG001
+def sync_dir(path: str) -> None:
     """Do nothing: NTFS has no call for it."""

@@ -1,4 +1,4 @@
-"""The DVC cache, by object: never through ``dvc commit`` or ``dvc add``, which fill the run cache."""
+"""The DVC cache, by object: ``dvc commit`` and ``dvc add`` would fill the run cache too."""
 
 from __future__ import annotations
 

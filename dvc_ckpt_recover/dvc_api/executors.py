@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.patching import Call
 
 _EXPS = "refs/exps/"
-_NOT_EXPERIMENTS = ("exec", "stash", "celery", "apply", "temp", "failed", "workspace", "tempdir")
 EXEC_BRANCH = "refs/exps/exec/EXEC_BRANCH"
 
 # TaskStatus of dvc.repo.experiments.executor.base, the same numbers in all versions
@@ -70,7 +70,7 @@ def stage_failed(error: BaseException, stage: str) -> Exception:
     plain = StageCmdFailedError.__new__(StageCmdFailedError, *error.args)
     Exception.__init__(plain, *error.args)
     plain.__cause__ = error.__cause__
-    failed = ReproductionError(stage)
+    failed: Exception = ReproductionError(stage)
     failed.__cause__ = plain
     return failed
 
@@ -79,8 +79,7 @@ def is_experiment_ref(ref: str) -> bool:
     """Return whether a ref names an experiment, rather than a stash or DVC's own state."""
     if not ref.startswith(_EXPS):
         return False
-    parts = ref[len(_EXPS) :].split("/")
-    return len(parts) > 2 and len(parts[0]) == 2 and parts[0] not in _NOT_EXPERIMENTS
+    return re.match(r"[0-9a-f]{2}/[0-9a-f]{38}/.", ref[len(_EXPS) :]) is not None
 
 
 def experiment_ref(baseline: str, name: str) -> str:

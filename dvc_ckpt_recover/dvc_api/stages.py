@@ -142,7 +142,8 @@ def _top_level(repo: Any) -> list[str]:  # noqa: ANN401
     from dvc.repo.experiments.executor.base import BaseExecutor
 
     collect = getattr(BaseExecutor, "_get_top_level_paths", None)  # not in 2.31
-    return [os.path.abspath(os.path.join(repo.root_dir, path)) for path in collect(repo)] if collect else []
+    paths = collect(repo) if collect else []
+    return [os.path.abspath(os.path.join(repo.root_dir, path)) for path in paths]
 
 
 def view_pipeline(stage: Any, *, running: bool) -> PipelineView | None:  # noqa: ANN401

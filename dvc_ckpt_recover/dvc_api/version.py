@@ -21,4 +21,4 @@ def in_window(window: tuple[str | None, str | None]) -> bool:
 
 def has_native_checkpoints() -> bool:
     """Return whether DVC itself makes checkpoint commits: before 3.0, which removed them."""
-    return dvc_version().major < 3
+    return in_window((None, "3.0"))

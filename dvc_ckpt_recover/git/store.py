@@ -46,7 +46,7 @@ class Store:
     @property
     def common_dir(self) -> str:
         """Return the folder of objects and refs; a work tree made by Git shares its parent's."""
-        git_dir = os.path.abspath(self.repo.path)
+        git_dir: str = os.path.abspath(self.repo.path)
         try:
             with open(os.path.join(git_dir, "commondir"), encoding="utf-8") as file:
                 return os.path.abspath(os.path.join(git_dir, file.read().strip()))
@@ -64,10 +64,11 @@ class Store:
             DamagedError: It is missing, or its bytes do not fit its name.
         """
         try:
-            return self.repo.odb.read(pygit2.Oid(hex=sha))[:2]
+            kind, data = self.repo.odb.read(pygit2.Oid(hex=sha))[:2]
         except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
             msg = f"Git object {sha} in {self.root} cannot be read ({exc})"
             raise DamagedError(msg) from exc
+        return int(kind), data
 
     def write(self, kind: int, data: bytes) -> str:
         """Store an object of the type ``kind`` and return its name, 40 hex digits."""

@@ -48,8 +48,8 @@ def _tree_objects(store: Store, sha: str, known: str | None) -> Iterator[str]:
         if entry.filemode == COMMIT_LINK or (old is not None and old.id == entry.id):
             continue
         if entry.type_str == "tree":
-            same_kind = old is not None and old.type_str == "tree"
-            yield from _tree_objects(store, str(entry.id), str(old.id) if same_kind else None)
+            same = str(old.id) if old is not None and old.type_str == "tree" else None
+            yield from _tree_objects(store, str(entry.id), same)
         else:
             yield str(entry.id)
 

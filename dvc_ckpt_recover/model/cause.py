@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+_SHELL = 128
+"""What a shell adds to the number of the signal that ended its command."""
+
 
 def _signal_text(number: int) -> str:
     try:
@@ -25,8 +28,8 @@ def returncode_text(returncode: int) -> str:
     """
     if returncode < 0:
         return _signal_text(-returncode)
-    if 128 < returncode < 128 + 65:
-        return _signal_text(returncode - 128)
+    if _SHELL < returncode < _SHELL + 65:
+        return _signal_text(returncode - _SHELL)
     return f"exit code {returncode}"
 
 

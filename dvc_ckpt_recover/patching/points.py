@@ -13,16 +13,14 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from dvc_ckpt_recover import failures
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from types import ModuleType
-
-Handler = Callable[["Call"], "Generator[Any, Outcome, None]"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,11 @@ class Outcome:
 
     value: Any = None
     error: BaseException | None = None
+
+
+Steps = Generator[Any, Outcome, None]
+"""What a handler returns, being a generator function."""
+Handler = Callable[[Call], Steps]
 
 
 @dataclass

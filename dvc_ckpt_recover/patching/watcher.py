@@ -62,12 +62,12 @@ class ImportWatcher:
         """Start watching; modules that are already there are called back at once."""
         for name in [name for name in self._waiting if name in sys.modules]:
             _call(self._waiting.pop(name), sys.modules[name])
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     def uninstall(self) -> None:
         """Stop watching."""
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
 
     def find_spec(
         self,

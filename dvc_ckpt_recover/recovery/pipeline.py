@@ -5,6 +5,7 @@ Failure rule: it never raises; whatever fails keeps the temp dir and says why.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -177,7 +178,12 @@ def _prove_and_receipt(
     if ending.ref is None or ending.sha is None:
         return ending  # a dry or unchanged run: DVC made no experiment
     count = prove(
-        record.main_root, evidence.cache, ending.sha, record.parent, evidence.proven, aside
+        record.main_root,
+        evidence.cache,
+        tip=ending.sha,
+        stop=record.parent,
+        proven=evidence.proven,
+        temp_dir=aside,
     )
     refs = Refs(Store(record.main_root))
     held = refs.get(ending.ref)
@@ -212,7 +218,5 @@ def settle(places: Places, record: RunRecord, ending: Ending, lease: Lease) -> N
 def _drop_empty(places: Places) -> None:
     """Leave no empty folders behind."""
     for folder in ("staging", "receipts", "runs", ""):
-        try:
+        with contextlib.suppress(OSError):  # not empty, or gone already
             os.rmdir(os.path.join(places.root, folder))
-        except OSError:
-            continue

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def named_objects(store: Store, commit: str) -> dict[tuple[str, str], tuple[str, LockedOut]]:
-    """Return the DVC objects in a commit's lock files: (hash, hash name) -> (lock's folder, out)."""
+    """Return what a commit's lock files name: (hash, hash name) -> (lock's folder, output)."""
     found = {}
     for path, data in store.files_named(commit, lockfile.LOCK_NAME).items():
         for out in lockfile.locked_outs(lockfile.parse(data, path)):
@@ -28,8 +28,8 @@ def named_objects(store: Store, commit: str) -> dict[tuple[str, str], tuple[str,
     return found
 
 
-def prove(
-    main_root: str, cache: Cache, tip: str, stop: str | None, proven: set[str], temp_dir: str
+def prove(  # noqa: PLR0913
+    main_root: str, cache: Cache, *, tip: str, stop: str | None, proven: set[str], temp_dir: str
 ) -> int:
     """Read, hash and sync all that the commits from ``tip`` to ``stop`` brought.
 
@@ -55,7 +55,8 @@ def prove(
     count = len(objects)
     for (oid, hash_name), (folder, out) in named_objects(store, tip).items():
         if (oid, hash_name) not in before:
-            count += _prove_out(cache, oid, hash_name, proven, os.path.join(temp_dir, folder, out.path))
+            work_path = os.path.join(temp_dir, folder, out.path)
+            count += _prove_out(cache, oid, hash_name, proven, work_path)
     return count
 
 

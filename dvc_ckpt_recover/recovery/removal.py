@@ -8,9 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.errors import UnsafeError
-from dvc_ckpt_recover.runs import Places
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.runs import Places
 
 _SUFFIX = ".removing"
 
@@ -57,7 +60,7 @@ def remove_aside(temp_dir: str, places: Places) -> None:
         shutil.rmtree(aside, onerror=_make_writable)
 
 
-def _make_writable(function: object, path: str, error: object) -> None:
+def _make_writable(_function: object, path: str, _error: object) -> None:
     """Try once more with write permission, for read-only files from the cache."""
     with contextlib.suppress(FileNotFoundError):
         os.chmod(os.path.dirname(path), 0o700)

@@ -10,27 +10,26 @@ from dvc_ckpt_recover.runs import Ended
 if TYPE_CHECKING:
     from dvc_ckpt_recover.recovery.ending import Ending
 
-_held: list[list[str]] | None = None
+_held: list[list[list[str]]] = []
+"""At most one list of blocks, while they are held."""
 
 
 def hold() -> None:
     """Keep blocks until ``flush``, so that they come after DVC's own last words."""
-    global _held  # noqa: PLW0603
-    _held = []
+    _held[:] = [[]]
 
 
 def flush() -> None:
     """Write what was held."""
-    global _held  # noqa: PLW0603
-    blocks, _held = _held or [], None
+    blocks = _held.pop() if _held else []
     for block in blocks:
         say(block)
 
 
 def say(block: list[str]) -> None:
     """Write a block of lines to stderr, or hold it."""
-    if _held is not None:
-        _held.append(block)
+    if _held:
+        _held[0].append(block)
         return
     for line in block:
         write_line(line)
@@ -74,7 +73,7 @@ def _partial(ending: Ending) -> list[str]:
     return [
         "",
         f"Kept {count} {plural} of experiment '{ending.name}' (Partial): {ending.cause}.",
-        f"  See it:               dvc exp show",
+        "  See it:               dvc exp show",
         f"  Into the workspace:   dvc exp apply {ending.name}",
-        f"  Go on from there:     dvc exp run --temp (after apply)",
+        "  Go on from there:     dvc exp run --temp (after apply)",
     ]

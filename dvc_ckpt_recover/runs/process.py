@@ -65,6 +65,6 @@ class ProcessId:
         try:
             found = psutil.Process(self.pid)
             same = abs(found.create_time() - self.started) < 1.0
-            return same and found.status() != psutil.STATUS_ZOMBIE
+            return bool(same and found.status() != psutil.STATUS_ZOMBIE)
         except psutil.Error:
             return False
