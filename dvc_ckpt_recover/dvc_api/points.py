@@ -13,6 +13,12 @@ _QUEUE = "dvc.repo.experiments.queue"
 _RUN = "dvc.stage.run"
 _COLLECT = "dvc.repo.experiments.collect"
 
+_CELERY = f"{_QUEUE}.celery"
+_TEMPDIR = f"{_QUEUE}.tempdir"
+_TABLE = "dvc.repo.experiments.show"
+_LISTS = ("2.46", None)
+"""Since then ``exp show`` is made of lists; before, of one dict."""
+
 POINTS = (
     Point("init_git", _LOCAL, "TempDirExecutor.init_git", ("self", "stash_rev", "entry", "branch")),
     Point("cleanup", _LOCAL, "TempDirExecutor.cleanup", ("self", "infofile")),
@@ -27,5 +33,41 @@ POINTS = (
     Point("stage_command", _RUN, "cmd_run", ("stage", "dry")),
     Point("stage_environment", _RUN, "prepare_kwargs", ("stage",)),
     Point("stage_reproduced", "dvc.repo.reproduce", "_reproduce_stage", ("stage", "kwargs")),
+    Point("collect", _COLLECT, "collect", ("repo",), _LISTS),
+    Point("collect_active", _COLLECT, "collect_active", ("repo", "baseline_revs"), _LISTS),
+    Point("collect_failed", _COLLECT, "collect_failed", ("repo", "baseline_revs"), _LISTS),
+    Point("collect_successful", _COLLECT, "collect_successful", ("repo", "baseline_revs"), _LISTS),
+    Point(
+        "state_read",
+        "dvc.repo.experiments.serialize",
+        "SerializableExp.from_repo",
+        ("repo", "rev"),
+        _LISTS,
+    ),
+    Point("table_rows", _TABLE, "_exp_range_rows", ("exp_range", "all_headers"), _LISTS),
+    Point("table_order", _TABLE, "_sort_exp", ("experiments",), _LISTS),
+    Point("print_table", "dvc.commands.experiments.show", "show_experiments", (), _LISTS),
+    Point("temp_entries", _TEMPDIR, "TempDirQueue.iter_active", ("self",), _LISTS),
+    Point("temp_rows", _TEMPDIR, "TempDirQueue.collect_active_data", ("self",), _LISTS),
+    Point(
+        "workspace_rows",
+        f"{_QUEUE}.workspace",
+        "WorkspaceQueue.collect_active_data",
+        ("self",),
+        _LISTS,
+    ),
+    Point("task_active", _CELERY, "LocalCeleryQueue._iter_active_tasks", ("self",)),
+    Point("task_done", _CELERY, "LocalCeleryQueue._iter_done_tasks", ("self",)),
+    Point("task_results", _CELERY, "LocalCeleryQueue.iter_done", ("self",)),
+    Point("task_rows", _CELERY, "LocalCeleryQueue.collect_active_data", ("self",), _LISTS),
+    Point("queued_rows", _CELERY, "LocalCeleryQueue.collect_queued_data", ("self",), _LISTS),
+    Point("failed_rows", _CELERY, "LocalCeleryQueue.collect_failed_data", ("self",), _LISTS),
+    Point(
+        "success_executors",
+        _CELERY,
+        "LocalCeleryQueue.collect_success_executors",
+        ("self",),
+        ("3.0", None),
+    ),
     Point("main", "dvc.cli", "main", ("argv",)),
 )

@@ -164,7 +164,8 @@ def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) 
     if closing_of(store, tip):
         return tip
     count = len(checkpoints_of(store, tip, record.baseline))
-    message = ClosingNote(cause, count).message(record.name)
+    task = record.stash_rev if record.mode == Mode.QUEUE else None
+    message = ClosingNote(cause, count, task).message(record.name)
     sha = store.make_commit(store.tree_sha(tip), [tip], message)
     refs.move(LIVE + record.run_id, sha, tip)
     return sha
