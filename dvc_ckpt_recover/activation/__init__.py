@@ -41,6 +41,9 @@ HANDLERS = {
     "queued_rows": f"{_HERE}.showing:queue_rows",
     "failed_rows": f"{_HERE}.showing:queue_rows",
     "success_executors": f"{_HERE}.showing:queue_rows",
+    "exp_remove": f"{_HERE}.removing:exp_remove",
+    "queue_remove": f"{_HERE}.removing:queue_remove",
+    "queue_clear": f"{_HERE}.removing:queue_clear",
     "main": f"{_HERE}.ending:main",
 }
 """Logical point -> handler, imported when it is first called."""

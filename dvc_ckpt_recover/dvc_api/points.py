@@ -69,5 +69,13 @@ POINTS = (
         ("self",),
         ("3.0", None),
     ),
+    Point(
+        "exp_remove",
+        "dvc.repo.experiments.remove",
+        "remove",
+        ("repo", "exp_names", "rev", "all_commits", "num", "git_remote"),
+    ),
+    Point("queue_remove", f"{_QUEUE}.remove", "celery_remove", ("self", "revs")),
+    Point("queue_clear", f"{_QUEUE}.remove", "celery_clear", ("self", "failed")),
     Point("main", "dvc.cli", "main", ("argv",)),
 )

@@ -5,7 +5,6 @@ Failure rule: it never raises; whatever fails keeps the temp dir and says why.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -207,13 +206,4 @@ def settle(places: Places, record: RunRecord, ending: Ending, lease: Lease) -> N
     shutil.rmtree(places.staging(record.run_id), ignore_errors=True)
     remove_file(places.receipt(record.run_id))
     lease.remove()
-    _drop_empty(places)
-
-
-def _drop_empty(places: Places) -> None:
-    """Leave no empty folders behind."""
-    for folder in ("staging", "receipts", "runs", ""):
-        try:
-            os.rmdir(os.path.join(places.root, folder))
-        except OSError:
-            continue
+    places.drop_empty()
