@@ -45,10 +45,10 @@ def collect(call: Call) -> Steps:
     with _opened(call["repo"]) as table, readable_refs_only(call["repo"].scm):
         outcome = yield
     if outcome.error is None:
-        _hint(table.orphans)
+        hint(table.orphans)
 
 
-def _hint(orphans: set[str]) -> None:
+def hint(orphans: set[str]) -> None:
     if orphans:
         runs = "1 run was" if len(orphans) == 1 else f"{len(orphans)} runs were"
         messages.say([f"{runs} left behind by a dvc that died; bring in what is kept: dvc exp recover"])

@@ -56,6 +56,6 @@ def _root(queue: Any, stash_rev: str) -> str | None:  # noqa: ANN401
 
 
 def is_ending(queue: Any, stash_rev: str) -> bool:  # noqa: ANN401
-    """Return whether DVC is through with a run and only its task is not marked as done yet."""
+    """Return whether DVC is through with a run and a worker has yet to mark its task as done."""
     info = read_info(queue.get_infofile_path(stash_rev))
-    return info is not None and info.status > RUNNING
+    return info is not None and info.status > RUNNING and leftovers.is_running("queue-worker")

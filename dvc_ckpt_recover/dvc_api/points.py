@@ -17,7 +17,8 @@ _CELERY = f"{_QUEUE}.celery"
 _TEMPDIR = f"{_QUEUE}.tempdir"
 _TABLE = "dvc.repo.experiments.show"
 _LISTS = ("2.46", None)
-"""Since then ``exp show`` is made of lists; before, of one dict."""
+_DICT = (None, "2.46")
+"""Since 2.46 ``exp show`` is made of lists; before, of one dict."""
 
 POINTS = (
     Point("init_git", _LOCAL, "TempDirExecutor.init_git", ("self", "stash_rev", "entry", "branch")),
@@ -68,6 +69,25 @@ POINTS = (
         "LocalCeleryQueue.collect_success_executors",
         ("self",),
         ("3.0", None),
+    ),
+    Point("dict", _TABLE, "show", ("repo", "hide_failed", "sha_only", "fetch_running"), _DICT),
+    Point("dict_commit", _TABLE, "_collect_experiment_commit", ("exp_rev", "status"), _DICT),
+    Point("dict_branch", _TABLE, "_collect_experiment_branch", ("res", "branch"), _DICT),
+    Point(
+        "dict_rows",
+        "dvc.commands.experiments.show",
+        "_collect_rows",
+        ("base_rev", "experiments"),
+        _DICT,
+    ),
+    Point("dict_temp_entries", _TEMPDIR, "TempDirQueue.iter_active", ("self",), _DICT),
+    Point("dict_task_entries", _CELERY, "LocalCeleryQueue.iter_active", ("self",), _DICT),
+    Point(
+        "dict_running",
+        "dvc.repo.experiments",
+        "Experiments._fetch_running_exp",
+        ("rev", "infofile"),
+        _DICT,
     ),
     Point(
         "exp_remove",

@@ -71,6 +71,7 @@ class Run:
         cause: Why it ended, as far as known.
         in_queue: Whether it is a queue task.
         temp_dir: Where it runs, or None when unknown.
+        started: Seconds since 1970; 0 when unknown.
     """
 
     run_id: str
@@ -83,6 +84,7 @@ class Run:
     cause: Cause
     in_queue: bool
     temp_dir: str | None
+    started: float = 0.0
 
     @property
     def is_dead(self) -> bool:
@@ -138,6 +140,10 @@ class Facts:
         """Return the experiment that a queue task ended in without finishing, or None."""
         return next((exp for exp in self.experiments.values() if stash_rev in exp.tasks), None)
 
+    def history(self, tip: str, baseline: str) -> list[str]:
+        """Return the commits from ``tip`` back to ``baseline``, newest first."""
+        return commits_between(self.store, tip, baseline)
+
     def checkpoints(self, tip: str, baseline: str) -> list[str]:
         """Return the checkpoints from ``tip`` back to ``baseline``, newest first."""
         return [sha for sha in commits_between(self.store, tip, baseline) if not self.closing(sha)]
@@ -187,6 +193,7 @@ class Facts:
             cause=self._cause(record.cause, facts.live),
             in_queue=record.mode == Mode.QUEUE,
             temp_dir=record.temp_dir,
+            started=record.started,
         )
 
     def _run_without_record(self, facts: RunFacts) -> Run | None:

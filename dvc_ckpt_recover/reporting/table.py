@@ -8,49 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.dvc_api import leftovers, rows
-from dvc_ckpt_recover.dvc_api.executors import experiment_name
 from dvc_ckpt_recover.reporting.facts import contained
+from dvc_ckpt_recover.reporting.standing import ALONE, Standing
 from dvc_ckpt_recover.runs.survey import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dvc_ckpt_recover.dvc_api.leftovers import Leftover
-    from dvc_ckpt_recover.reporting.facts import Experiment, Facts, Run
-
-Ranges = "dict[str, list[Any]]"
-ALONE = "dvc is dead, the command goes on without it"
+    from dvc_ckpt_recover.reporting.facts import Facts, Run
 
 
-class Table:
-    """One table while DVC collects it.
 
-    Args:
-        repo: DVC's ``Repo``.
-        facts: What this package knows.
-    """
+class Table(Standing):
+    """One table while DVC collects it."""
 
     def __init__(self, repo: Any, facts: Facts) -> None:  # noqa: ANN401
-        self.repo = repo
-        self.facts = facts
-        self.leftovers: dict[str, Leftover] = {}
-        self.orphans: set[str] = set()
-        self._running: set[str] = set()
+        super().__init__(repo, facts)
         self._kwargs: dict[str, Any] = {}
 
     # what DVC takes for running
-
-    def is_running(self, queue: Any, entry: Any) -> bool:  # noqa: ANN401
-        """Return whether an entry that DVC takes for running is; a dead one gets another row."""
-        run = self.facts.runs.get(entry.stash_rev)
-        if run is not None:
-            return not run.is_dead
-        if self.facts.kept_of_task(entry.stash_rev):
-            return False
-        leftover = leftovers.judge(queue, entry)
-        if leftover is not None:
-            self.leftovers[entry.stash_rev] = leftover
-        return leftover is None
 
     def active(self, found: Any, baselines: Collection[str], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
         """Give running rows their checkpoints, and add runs that go on without dvc."""
@@ -58,7 +35,7 @@ class Table:
         for ranges in found.values():
             for exp_range in ranges:
                 stash_rev = exp_range.revs[0].rev
-                self._running.add(stash_rev)
+                self.running.add(stash_rev)
                 run = self.facts.runs.get(stash_rev)
                 if run is not None:
                     contained(f"the checkpoints of {run.name}", lambda: self._follow(exp_range, run))  # noqa: B023
@@ -67,13 +44,13 @@ class Table:
                 self._add_alone(found, run)
 
     def _add_alone(self, found: Any, run: Run) -> None:  # noqa: ANN401
-        if run.stash_rev in self._running:
+        if run.stash_rev in self.running:
             return
         (state,) = rows.states(self.repo, [run.stash_rev], self._kwargs)
         executor = rows.RunExecutor("running", local=self._local(run.stash_rev))
         exp_range = rows.kept_range([state], run.name, executor)
         self._follow(exp_range, run)
-        self._running.add(run.stash_rev)
+        self.running.add(run.stash_rev)
         found.setdefault(run.baseline, []).append(exp_range)
 
     def _follow(self, exp_range: Any, run: Run) -> None:  # noqa: ANN401
@@ -108,11 +85,10 @@ class Table:
         for baseline in baselines:
             ranges = found.setdefault(baseline, [])
             ranges[:] = [self._published(exp_range) for exp_range in ranges if self._is_shown(exp_range)]
-        for run in self.facts.dead(baselines):
-            if run.live:
-                exp_range = contained(f"the run {run.name}", lambda: self._orphan(run))  # noqa: B023
-                if exp_range is not None:
-                    found[run.baseline].append(exp_range)
+        for run in self.kept(baselines):
+            exp_range = contained(f"the run {run.name}", lambda: self._orphan(run))  # noqa: B023
+            if exp_range is not None:
+                found[run.baseline].append(exp_range)
         for leftover in self.leftovers.values():
             if leftover.revs and leftover.baseline in found:
                 found[leftover.baseline].append(self._left(leftover))
@@ -125,7 +101,7 @@ class Table:
             (known := self.facts.experiments.get(str(run.branch))) is not None
             and known.tip == tip
             and known.name == exp_range.name
-            and (run.stash_rev in self._running or run.is_dead)
+            and (run.stash_rev in self.running or run.is_dead)
             for run in going_on
         )
 
@@ -151,16 +127,8 @@ class Table:
         shas = self.facts.checkpoints(str(run.live), run.baseline)
         executor = self._executor(run, "partial", len(shas))
         self.orphans.add(run.stash_rev)
-        name = self._free_name(run) or f"exp-{shas[0][:5]}"
+        name = self.name_after_recovery(run, shas[0])
         return rows.kept_range(rows.states(self.repo, shas, self._kwargs), name, executor)
-
-    def _free_name(self, run: Run) -> str | None:
-        """Return the name that the run's recovery will give it."""
-        taken = self.facts.experiments
-        if run.name is None or run.branch:
-            return experiment_name(run.branch) if run.branch else None
-        names = {exp.name for exp in taken.values() if exp.baseline == run.baseline}
-        return run.name if run.name not in names else f"{run.name}-partial"
 
     def _left(self, leftover: Leftover) -> Any:  # noqa: ANN401
         executor = rows.RunExecutor(
@@ -173,15 +141,11 @@ class Table:
 
     def failed(self, found: Any, baselines: Collection[str], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
         """Drop tasks that kept something, and add runs in temp dirs that kept nothing."""
-        dead = {run.stash_rev: run for run in self.facts.dead(baselines)}
         for ranges in found.values():
-            ranges[:] = [one for one in ranges if not self._has_other_row(one.revs[0].rev, dead)]
-        names = set()
-        for run in sorted(dead.values(), key=lambda run: run.run_id, reverse=True):
-            if not run.live and (run.baseline, run.name) not in names:
-                names.add((run.baseline, run.name))
-                executor = self._executor(run, "failed", None)
-                self._add_failed(found, run.baseline, run.stash_rev, run.name, executor, kwargs)
+            ranges[:] = [one for one in ranges if not self.has_other_row(one.revs[0].rev)]
+        for run in self.empty(baselines):
+            executor = self._executor(run, "failed", None)
+            self._add_failed(found, run.baseline, run.stash_rev, run.name, executor, kwargs)
         for left in self.leftovers.values():
             if not left.revs and left.baseline in baselines:
                 self.orphans.add(left.stash_rev)
@@ -191,13 +155,6 @@ class Table:
     def _add_failed(self, found: Any, baseline: str, rev: str, name: Any, executor: Any, kwargs: Any) -> None:  # noqa: ANN401, PLR0913
         exp_range = rows.failed_range(self.repo, rev, name, executor, kwargs)
         found.setdefault(baseline, []).append(exp_range)
-
-    def _has_other_row(self, stash_rev: str, dead: dict[str, Run]) -> bool:
-        return (
-            stash_rev in dead
-            or stash_rev in self._running
-            or self.facts.kept_of_task(stash_rev) is not None
-        )
 
     def _executor(self, run: Run, state: str, count: int | None) -> Any:  # noqa: ANN401
         if run.state == RunState.ORPHAN:
