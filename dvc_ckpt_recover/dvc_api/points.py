@@ -13,6 +13,13 @@ _QUEUE = "dvc.repo.experiments.queue"
 _RUN = "dvc.stage.run"
 _COLLECT = "dvc.repo.experiments.collect"
 
+_CELERY = f"{_QUEUE}.celery"
+_TEMPDIR = f"{_QUEUE}.tempdir"
+_TABLE = "dvc.repo.experiments.show"
+_LISTS = ("2.46", None)
+_DICT = (None, "2.46")
+"""Since 2.46 ``exp show`` is made of lists; before, of one dict."""
+
 POINTS = (
     Point("init_git", _LOCAL, "TempDirExecutor.init_git", ("self", "stash_rev", "entry", "branch")),
     Point("cleanup", _LOCAL, "TempDirExecutor.cleanup", ("self", "infofile")),
@@ -27,5 +34,68 @@ POINTS = (
     Point("stage_command", _RUN, "cmd_run", ("stage", "dry")),
     Point("stage_environment", _RUN, "prepare_kwargs", ("stage",)),
     Point("stage_reproduced", "dvc.repo.reproduce", "_reproduce_stage", ("stage", "kwargs")),
+    Point("collect", _COLLECT, "collect", ("repo",), _LISTS),
+    Point("collect_active", _COLLECT, "collect_active", ("repo", "baseline_revs"), _LISTS),
+    Point("collect_failed", _COLLECT, "collect_failed", ("repo", "baseline_revs"), _LISTS),
+    Point("collect_successful", _COLLECT, "collect_successful", ("repo", "baseline_revs"), _LISTS),
+    Point(
+        "state_read",
+        "dvc.repo.experiments.serialize",
+        "SerializableExp.from_repo",
+        ("repo", "rev"),
+        _LISTS,
+    ),
+    Point("table_rows", _TABLE, "_exp_range_rows", ("exp_range", "all_headers"), _LISTS),
+    Point("table_order", _TABLE, "_sort_exp", ("experiments",), _LISTS),
+    Point("print_table", "dvc.commands.experiments.show", "show_experiments", (), _LISTS),
+    Point("temp_entries", _TEMPDIR, "TempDirQueue.iter_active", ("self",), _LISTS),
+    Point("temp_rows", _TEMPDIR, "TempDirQueue.collect_active_data", ("self",), _LISTS),
+    Point(
+        "workspace_rows",
+        f"{_QUEUE}.workspace",
+        "WorkspaceQueue.collect_active_data",
+        ("self",),
+        _LISTS,
+    ),
+    Point("task_active", _CELERY, "LocalCeleryQueue._iter_active_tasks", ("self",)),
+    Point("task_done", _CELERY, "LocalCeleryQueue._iter_done_tasks", ("self",)),
+    Point("task_results", _CELERY, "LocalCeleryQueue.iter_done", ("self",)),
+    Point("task_rows", _CELERY, "LocalCeleryQueue.collect_active_data", ("self",), _LISTS),
+    Point("queued_rows", _CELERY, "LocalCeleryQueue.collect_queued_data", ("self",), _LISTS),
+    Point("failed_rows", _CELERY, "LocalCeleryQueue.collect_failed_data", ("self",), _LISTS),
+    Point(
+        "success_executors",
+        _CELERY,
+        "LocalCeleryQueue.collect_success_executors",
+        ("self",),
+        ("3.0", None),
+    ),
+    Point("dict", _TABLE, "show", ("repo", "hide_failed", "sha_only", "fetch_running"), _DICT),
+    Point("dict_commit", _TABLE, "_collect_experiment_commit", ("exp_rev", "status"), _DICT),
+    Point("dict_branch", _TABLE, "_collect_experiment_branch", ("res", "branch"), _DICT),
+    Point(
+        "dict_rows",
+        "dvc.commands.experiments.show",
+        "_collect_rows",
+        ("base_rev", "experiments"),
+        _DICT,
+    ),
+    Point("dict_temp_entries", _TEMPDIR, "TempDirQueue.iter_active", ("self",), _DICT),
+    Point("dict_task_entries", _CELERY, "LocalCeleryQueue.iter_active", ("self",), _DICT),
+    Point(
+        "dict_running",
+        "dvc.repo.experiments",
+        "Experiments._fetch_running_exp",
+        ("rev", "infofile"),
+        _DICT,
+    ),
+    Point(
+        "exp_remove",
+        "dvc.repo.experiments.remove",
+        "remove",
+        ("repo", "exp_names", "rev", "all_commits", "num", "git_remote"),
+    ),
+    Point("queue_remove", f"{_QUEUE}.remove", "celery_remove", ("self", "revs")),
+    Point("queue_clear", f"{_QUEUE}.remove", "celery_clear", ("self", "failed")),
     Point("main", "dvc.cli", "main", ("argv",)),
 )

@@ -5,8 +5,6 @@ Failure rule: it never raises; whatever fails keeps the temp dir and says why.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -165,7 +163,8 @@ def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) 
     if closing_of(store, tip):
         return tip
     count = len(checkpoints_of(store, tip, record.baseline))
-    message = ClosingNote(cause, count).message(record.name)
+    task = record.stash_rev if record.mode == Mode.QUEUE else None
+    message = ClosingNote(cause, count, task).message(record.name)
     sha = store.make_commit(store.tree_sha(tip), [tip], message)
     refs.move(LIVE + record.run_id, sha, tip)
     return sha
@@ -212,11 +211,4 @@ def settle(places: Places, record: RunRecord, ending: Ending, lease: Lease) -> N
     shutil.rmtree(places.staging(record.run_id), ignore_errors=True)
     remove_file(places.receipt(record.run_id))
     lease.remove()
-    _drop_empty(places)
-
-
-def _drop_empty(places: Places) -> None:
-    """Leave no empty folders behind."""
-    for folder in ("staging", "receipts", "runs", ""):
-        with contextlib.suppress(OSError):  # not empty, or gone already
-            os.rmdir(os.path.join(places.root, folder))
+    places.drop_empty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
@@ -81,3 +82,9 @@ class Places:
         """Make the folders, for this user alone."""
         for kind in ("", "runs", "receipts", "staging"):
             make_private_dir(os.path.join(self.root, kind))
+
+    def drop_empty(self) -> None:
+        """Leave no empty folders behind."""
+        for kind in ("staging", "receipts", "runs", ""):
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(self.root, kind))

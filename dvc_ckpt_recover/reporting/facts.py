@@ -1,0 +1,256 @@
+"""What this package knows of the rows of one table; it reads, and never writes.
+
+Failure rule: what cannot be read costs its own row and one line on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
+
+import pygit2
+
+from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
+from dvc_ckpt_recover.dvc_api.stashes import ARGS_FILE, read_stash_message
+from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.git import Refs, Store, closing_of, commits_between
+from dvc_ckpt_recover.model import Cause, CheckpointNote, ClosingNote
+from dvc_ckpt_recover.runs import Mode, Places
+from dvc_ckpt_recover.runs.survey import RunFacts, RunState, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_closings: dict[str, ClosingNote | None] = {}
+DVC_DIED = "dvc was killed"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published experiment.
+
+    Attributes:
+        ref: Its ref.
+        tip: What the ref points to.
+        note: The closing note of its tip, or None when it is finished.
+        closings: Commits of its history that only say that a run ended, not rows of their own.
+        tasks: Queue tasks that ended in it without finishing.
+    """
+
+    ref: str
+    tip: str
+    note: ClosingNote | None
+    closings: frozenset[str]
+    tasks: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return experiment_name(self.ref)
+
+    @property
+    def baseline(self) -> str:
+        """Return the commit that it belongs to."""
+        return baseline_of(self.ref)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as the table needs it, with or without a record.
+
+    Attributes:
+        run_id: Its id.
+        state: See ``RunState``.
+        baseline: Commit that its experiment belongs to.
+        name: Its name in the table.
+        stash_rev: The commit with its code and params; DVC's id of it.
+        live: Its newest ready checkpoint, or None.
+        branch: Ref of the experiment that it goes on, or None.
+        cause: Why it ended, as far as known.
+        in_queue: Whether it is a queue task.
+        temp_dir: Where it runs, or None when unknown.
+        started: Seconds since 1970; 0 when unknown.
+    """
+
+    run_id: str
+    state: str
+    baseline: str
+    name: str | None
+    stash_rev: str
+    live: str | None
+    branch: str | None
+    cause: Cause
+    in_queue: bool
+    temp_dir: str | None
+    started: float = 0.0
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether nobody works for it any more."""
+        return self.state in (RunState.ORPHAN, RunState.FAILED)
+
+
+class Facts:
+    """Runs and experiments of one project, each read at most once.
+
+    Args:
+        git_root: Work tree of the main Git repository.
+        dvc_dir: The project's ``.dvc``.
+        tmp_dir: The project's ``.dvc/tmp``.
+    """
+
+    def __init__(self, git_root: str, dvc_dir: str, tmp_dir: str) -> None:
+        self.store = Store(git_root)
+        self.places = Places(tmp_dir)
+        self._dvc_dir = os.path.relpath(dvc_dir, git_root).replace(os.sep, "/")
+        self._runs: dict[str, Run] | None = None
+        self._experiments: dict[str, Experiment] | None = None
+
+    def closing(self, sha: str) -> ClosingNote | None:
+        """Return the closing note of a commit, or None."""
+        if sha not in _closings:
+            _closings[sha] = closing_of(self.store, sha)
+        return _closings[sha]
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """Return the runs of this project: stash commit -> run."""
+        if self._runs is None:
+            found = contained("the runs", lambda: survey(self.places, self.store), [])
+            read = (contained(f"the run {facts.run_id}", _reader(self, facts)) for facts in found)
+            self._runs = {run.stash_rev: run for run in read if run is not None}
+        return self._runs
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        """Return the published experiments of the whole repository: ref -> experiment."""
+        if self._experiments is None:
+            refs = contained("the experiments", lambda: Refs(self.store).list("refs/exps/"), {})
+            self._experiments = {}
+            for ref, tip in refs.items():
+                if is_experiment_ref(ref):
+                    found = contained(f"the experiment {experiment_name(ref)}", self._reading(ref, tip))
+                    if found is not None:
+                        self._experiments[ref] = found
+        return self._experiments
+
+    def kept_of_task(self, stash_rev: str) -> Experiment | None:
+        """Return the experiment that a queue task ended in without finishing, or None."""
+        return next((exp for exp in self.experiments.values() if stash_rev in exp.tasks), None)
+
+    def history(self, tip: str, baseline: str) -> list[str]:
+        """Return the commits from ``tip`` back to ``baseline``, newest first."""
+        return commits_between(self.store, tip, baseline)
+
+    def checkpoints(self, tip: str, baseline: str) -> list[str]:
+        """Return the checkpoints from ``tip`` back to ``baseline``, newest first."""
+        return [sha for sha in commits_between(self.store, tip, baseline) if not self.closing(sha)]
+
+    def stage_of(self, sha: str) -> str | None:
+        """Return the stage that a checkpoint says it is of, or None."""
+        try:
+            note = CheckpointNote.read(self.store.commit(sha).message)
+        except (DamagedError, UnicodeError):
+            return None
+        return note.stage if note and note.stage else None
+
+    def is_ours(self, sha: str) -> bool:
+        """Return whether a commit is a checkpoint or a closing commit of this package."""
+        try:
+            message = self.store.commit(sha).message
+        except (DamagedError, UnicodeError):
+            return False
+        return CheckpointNote.read(message) is not None or ClosingNote.read(message) is not None
+
+    def _reading(self, ref: str, tip: str) -> Callable[[], Experiment]:
+        return lambda: self._read_experiment(ref, tip)
+
+    def _read_experiment(self, ref: str, tip: str) -> Experiment:
+        notes = {}
+        for sha in commits_between(self.store, tip, baseline_of(ref)):
+            note = self.closing(sha)
+            if note is not None:
+                notes[sha] = note
+        tasks = frozenset(note.task for note in notes.values() if note.task)
+        return Experiment(ref, tip, notes.get(tip), frozenset(notes), tasks)
+
+    def _read_run(self, facts: RunFacts) -> Run | None:
+        if facts.state == RunState.UNREADABLE:
+            raise DamagedError(facts.error)
+        record = facts.record
+        if record is None:
+            return self._run_without_record(facts)
+        return Run(
+            run_id=facts.run_id,
+            state=facts.state,
+            baseline=record.baseline,
+            name=record.name,
+            stash_rev=record.stash_rev,
+            live=facts.live,
+            branch=record.branch,
+            cause=self._cause(record.cause, facts.live),
+            in_queue=record.mode == Mode.QUEUE,
+            temp_dir=record.temp_dir,
+            started=record.started,
+        )
+
+    def _run_without_record(self, facts: RunFacts) -> Run | None:
+        """Read a run whose record was deleted from its refs; None for another project's."""
+        if facts.stash_rev is None:
+            return None
+        note = read_stash_message(self.store.commit(facts.stash_rev).message)
+        if note is None or self.store.file_at(facts.stash_rev, f"{self._dvc_dir}/{ARGS_FILE}") is None:
+            return None
+        return Run(
+            run_id=facts.run_id,
+            state=facts.state,
+            baseline=note.baseline,
+            name=note.name,
+            stash_rev=facts.stash_rev,
+            live=facts.live,
+            branch=note.branch,
+            cause=self._cause("", facts.live),
+            in_queue=False,
+            temp_dir=None,
+        )
+
+    def _cause(self, text: str, live: str | None) -> Cause:
+        if text:
+            return Cause.parse(text)
+        return Cause(DVC_DIED, self.stage_of(live) if live else None)
+
+    def dead(self, baselines: Iterable[str]) -> list[Run]:
+        """Return the runs of some baselines that nobody works for and that need a row, newest last.
+
+        One that was published already, or whose name a newer run or an experiment has taken
+        after it left nothing, needs none.
+        """
+        wanted = set(baselines)
+        found = [run for run in self.runs.values() if run.is_dead and run.baseline in wanted]
+        return [run for run in found if not self._is_superseded(run)]
+
+    def _is_superseded(self, run: Run) -> bool:
+        if run.live is None:
+            taken = {(exp.baseline, exp.name) for exp in self.experiments.values()}
+            others = (other for other in self.runs.values() if other.live or not other.is_dead)
+            taken |= {(other.baseline, other.name) for other in others}
+            return (run.baseline, run.name) in taken
+        return any(
+            exp.baseline == run.baseline and self.store.is_ancestor(run.live, exp.tip)
+            for exp in self.experiments.values()
+        )
+
+
+def _reader(facts: Facts, run: RunFacts) -> Callable[[], Run | None]:
+    return lambda: facts._read_run(run)  # noqa: SLF001
+
+
+def contained(what: str, action: Callable[[], Any], otherwise: Any = None) -> Any:  # noqa: ANN401
+    """Return what ``action`` returns; when it fails, say so in one line and return ``otherwise``."""
+    try:
+        return action()
+    except (Exception, pygit2.GitError) as exc:  # noqa: BLE001
+        failures.note(f"{what} cannot be shown", exc)
+        return otherwise

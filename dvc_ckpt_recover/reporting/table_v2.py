@@ -1,0 +1,141 @@
+"""The rows of ``dvc exp show`` on DVC 2.31, see ``table`` for the later ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dvc_ckpt_recover.dvc_api import leftovers, rows_v2
+from dvc_ckpt_recover.reporting.facts import contained
+from dvc_ckpt_recover.reporting.standing import ALONE, Standing
+from dvc_ckpt_recover.runs.survey import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dvc_ckpt_recover.reporting.facts import Experiment, Run
+
+Rows = "dict[str, dict[str, Any]]"
+
+
+class TableV2(Standing):
+    """One table of DVC 2.31."""
+
+    def running_entries(self, queue: Any, keys: Iterable[str]) -> Iterable[Any]:  # noqa: ANN401
+        """Yield the entries of temp dirs in which a run is at work.
+
+        DVC's own test is the wrong way round: it lists those that have ended.
+        """
+        for key in keys:
+            entry = contained(f"the run {key[:7]}", lambda: rows_v2.queue_entry(queue, key))  # noqa: B023
+            if entry is not None and self.is_running(queue, entry):
+                yield entry
+
+    def finish(self, found: dict[str, Rows], *, hide_failed: bool, sha_only: bool) -> None:  # type: ignore[valid-type]
+        """Change DVC's rows, and add those that it does not know."""
+        for baseline, rows in found.items():
+            if baseline == "workspace":
+                continue
+            for exp in list(self.facts.experiments.values()):
+                if exp.baseline == baseline and exp.tip in rows:
+                    contained(f"the experiment {exp.name}", lambda: self._published(rows, exp, sha_only))  # noqa: B023
+            for stash_rev in [rev for rev in rows if self._is_doubled(rows[rev], rev)]:
+                del rows[stash_rev]
+            for run in self.facts.runs.values():
+                if run.baseline == baseline:
+                    contained(f"the run {run.name}", lambda: self._run(rows, run, sha_only))  # noqa: B023
+            if not hide_failed:
+                self._failed(rows, baseline, sha_only)
+
+    def _is_doubled(self, row: dict[str, Any], rev: str) -> bool:
+        failed = (row.get("data") or {}).get("status") == rows_v2.FAILED
+        return failed and self.has_other_row(rev)
+
+    def _published(self, rows: Any, exp: Experiment, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+        shas = self.facts.history(exp.tip, exp.baseline)
+        kept = [sha for sha in shas if sha in rows and not self.facts.closing(sha)]
+        if not kept or len(kept) == len(shas):
+            return
+        for sha in set(shas) - set(kept):
+            rows.pop(sha, None)
+        rows_v2.link(rows, kept, exp.baseline)
+        if exp.note is None:
+            return
+        note = exp.note
+        local = self._local(note.task) if note.task else None
+        rows_v2.mark(
+            rows,
+            kept,
+            status=rows_v2.PARTIAL,
+            name=None if sha_only else exp.name,
+            executor="dvc-task" if local else None,
+            local=local,
+            cause=str(note.cause),
+            stage=note.cause.stage,
+            checkpoints=len(kept),
+        )
+
+    def _run(self, rows: Any, run: Run, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+        waits = run.is_dead and run.live and run in self.kept([run.baseline])
+        if run.is_dead and not waits:
+            return
+        known = self.facts.experiments.get(run.branch) if run.branch else None
+        tip = run.live or (known.tip if known else None)
+        shas = self.facts.checkpoints(tip, run.baseline) if tip else []
+        if known:
+            for sha in self.facts.history(known.tip, known.baseline):
+                rows.pop(sha, None)
+        own = rows.pop(run.stash_rev, None)
+        if not run.is_dead and own is None and run.state != RunState.ALONE:
+            return
+        if not shas:
+            self._alone_without(rows, run, own, sha_only)
+            return
+        for sha in shas:
+            rows[sha] = rows_v2.commit_row(self.repo, sha, "Success")
+        rows_v2.link(rows, shas, run.baseline)
+        self._mark_run(rows, run, shas, own, sha_only)
+
+    def _alone_without(self, rows: Any, run: Run, own: Any, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+        rows[run.stash_rev] = own or rows_v2.commit_row(self.repo, run.stash_rev, rows_v2.RUNNING)
+        self._mark_run(rows, run, [run.stash_rev], own, sha_only)
+
+    def _mark_run(self, rows: Any, run: Run, shas: list[str], own: Any, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+        executor = ((own or {}).get("data") or {}).get("executor")
+        alone = run.state == RunState.ALONE
+        if run.is_dead:
+            self.orphans.add(run.stash_rev)
+            executor = None
+        elif alone:
+            executor = f"{executor or ('dvc-task' if run.in_queue else 'temp')} (without dvc)"
+        local = self._local(run.stash_rev) if run.in_queue else None
+        name = self.name_after_recovery(run, shas[0]) if run.is_dead else run.name
+        is_stash = shas == [run.stash_rev]
+        rows_v2.mark(
+            rows,
+            shas,
+            status=rows_v2.PARTIAL if run.is_dead else rows_v2.RUNNING,
+            name=None if sha_only else name,
+            executor=executor or ("dvc-task" if local else None),
+            local=local,
+            cause=str(run.cause) if run.is_dead else (ALONE if alone else None),
+            stage=run.cause.stage,
+            checkpoints=0 if is_stash else len(shas),
+        )
+
+    def _failed(self, rows: Any, baseline: str, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+        left = [one for one in self.leftovers.values() if one.baseline == baseline]
+        for run in self.empty([baseline]):
+            if run.state == RunState.ORPHAN:
+                self.orphans.add(run.stash_rev)
+            name = None if sha_only else run.name
+            rows[run.stash_rev] = rows_v2.failed_row(self.repo, run.stash_rev, str(run.cause), name)
+        for one in left:
+            self.orphans.add(one.stash_rev)
+            name = None if sha_only else one.name
+            rows[one.stash_rev] = rows_v2.failed_row(
+                self.repo, one.stash_rev, leftovers.CAUSE, name
+            )
+
+    def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
+        queue = self.repo.experiments.celery_queue
+        return contained("a queue task's process", lambda: rows_v2.task_process(queue, stash_rev))
