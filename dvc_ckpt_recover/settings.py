@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,6 +13,10 @@ ENV_OFF = "DVC_CKPT_RECOVER"
 """``0`` turns the package off."""
 ENV_ADDRESS = "DVC_CKPT_RECOVER_ADDRESS"
 """Where the trainer asks for a checkpoint; set for each stage command."""
+ENV_FILE = "DVC_CKPT_RECOVER_FILE"
+"""Path that a trainer of any language creates to ask for a checkpoint; set for each stage command."""
+ENV_PID = "DVC_CKPT_RECOVER_PID"
+"""The dvc process that answers; set for each stage command."""
 ENV_GRACE = "DVC_CKPT_RECOVER_GRACE"
 """Seconds that a trainer gets between a polite end and going on without it."""
 ENV_AUTO = "DVC_CKPT_RECOVER_AUTO"
@@ -36,3 +41,65 @@ def grace(environ: Mapping[str, str] | None = None) -> float:
         return max(0.0, float(text))
     except ValueError:
         return DEFAULT_GRACE
+
+
+def _is_share(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _is_count(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_switch(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, bool)
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "budget": (_is_share, "a number from 0 to 1, such as 0.05 for 5 % of the time"),
+    "every": (_is_count, "a whole number from 1"),
+    "keep": (_is_count, "a whole number from 1"),
+    "salvage": (_is_switch, "true or false"),
+}
+
+
+@dataclass(frozen=True)
+class StageSettings:
+    """What ``meta: {checkpoint: {...}}`` of a stage in ``dvc.yaml`` says.
+
+    Attributes:
+        budget: Share of the stage's time that automatic checkpoints may make its trainer wait.
+        every: Only each ``every``-th automatic call makes a checkpoint.
+        keep: How many checkpoints, the newest, the run keeps; None for all.
+        salvage: Whether what a dead trainer left behind may be kept as an unproven checkpoint.
+    """
+
+    budget: float = 0.05
+    every: int = 1
+    keep: int | None = None
+    salvage: bool = True
+
+    @classmethod
+    def read(cls, meta: Mapping[str, Any]) -> tuple[StageSettings, tuple[str, ...]]:
+        """Return the settings in a stage's ``meta``, and what is wrong there, one line each.
+
+        What is wrong counts as not said, so that a slip of the pen never stops a training.
+        """
+        said = meta.get("checkpoint")
+        if said is None:
+            return cls(), ()
+        if not isinstance(said, dict):
+            return cls(), (f"meta.checkpoint must be a mapping, not {said!r}; it is ignored",)
+        wrong = []
+        good: dict[str, Any] = {}
+        for key, value in said.items():
+            if key not in _RULES:
+                known = ", ".join(field.name for field in fields(cls))
+                wrong.append(f"meta.checkpoint has no key {key!r} (there are: {known}); ignored")
+            elif not _RULES[key][0](value):
+                used = getattr(cls, key)
+                what = f"meta.checkpoint.{key} must be {_RULES[key][1]}, not {value!r}"
+                wrong.append(f"{what}; {'nothing' if used is None else used} is used")
+            else:
+                good[key] = value
+        return cls(**good), tuple(wrong)

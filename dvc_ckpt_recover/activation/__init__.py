@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dvc_ckpt_recover.activation.training import add_make_checkpoint
 from dvc_ckpt_recover.dvc_api.points import POINTS
 from dvc_ckpt_recover.patching import Binding, ImportWatcher, bind
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _HERE = "dvc_ckpt_recover.activation"
 
 HANDLERS = {
+    "load_outputs": f"{_HERE}.running:load_outputs",
+    "output_flags": f"{_HERE}.running:output_flags",
     "init_git": f"{_HERE}.running:set_up",
     "reproduce": f"{_HERE}.running:reproduce",
     "native_checkpoint": f"{_HERE}.running:native_checkpoint",
@@ -65,7 +68,8 @@ def activate() -> None:
         return
     bindings.update({point.name: Binding(point) for point in POINTS})
     modules = dict.fromkeys(point.module for point in POINTS)
-    ImportWatcher(dict.fromkeys(modules, _bind_points)).install()
+    callbacks = dict.fromkeys(modules, _bind_points)
+    ImportWatcher({**callbacks, "dvc.api": add_make_checkpoint}).install()
 
 
 def _bind_points(module: ModuleType) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.checkpointing import finish_staged
 from dvc_ckpt_recover.checkpointing.session import open_session
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.executors import clean_up_but_keep
@@ -59,7 +60,10 @@ def _end(session: RunSession, infofile: str | None) -> Ending:
     session.read_again()
     record = session.record.changed(infofile=infofile or session.record.infofile)
     with open_project(record) as repo:
-        ending = end_run(session.places, record, Evidence(Cache(repo), session.proven))
+        cache = Cache(repo)
+        if not record.reproduced:
+            finish_staged(session.places, record, cache)
+        ending = end_run(session.places, record, Evidence(cache, session.proven))
     messages.say(messages.of_ending(ending))
     return ending
 

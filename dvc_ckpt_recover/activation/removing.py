@@ -10,12 +10,8 @@ from dvc_ckpt_recover.reporting.facts import Facts
 from dvc_ckpt_recover.reporting.forget import by_name, failed_runs, forget, held_by
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from dvc_ckpt_recover.patching import Call, Outcome
+    from dvc_ckpt_recover.patching import Call, Steps
     from dvc_ckpt_recover.reporting.facts import Run
-
-Steps = "Generator[Any, Outcome, None]"
 
 
 def exp_remove(call: Call) -> Steps:

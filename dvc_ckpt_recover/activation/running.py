@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.checkpointing.session import open_session, session_for
-from dvc_ckpt_recover.dvc_api import executors
+from dvc_ckpt_recover.dvc_api import executors, outputs
 from dvc_ckpt_recover.dvc_api.stages import root_of
 from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
 from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history
@@ -66,6 +66,20 @@ def reproduce(call: Call) -> Steps:
         executors.mark_failed(call["info"], call["infofile"])
         outcome.error = executors.stage_failed(session.stage_error, str(session.stage))
     session.end(outcome.error)
+
+
+def load_outputs(call: Call) -> Steps:
+    """Around ``load_from_pipeline``: ``checkpoint: true`` means again what it meant in DVC 2."""
+    outcome = yield
+    if outcome.error is None:
+        outcome.value = outputs.mark_checkpoints(outcome.value, call["data"])
+
+
+def output_flags(call: Call) -> Steps:
+    """Around ``_get_flags``: write such an output as it was read."""
+    outcome = yield
+    if outcome.error is None:
+        outcome.value = outputs.flags_as_read(call["out"], outcome.value)
 
 
 def stage_command(call: Call) -> Steps:

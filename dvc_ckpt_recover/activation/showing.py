@@ -13,12 +13,11 @@ from dvc_ckpt_recover.reporting import messages
 from dvc_ckpt_recover.reporting.facts import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
-    from dvc_ckpt_recover.patching import Call, Outcome
+    from dvc_ckpt_recover.patching import Call, Steps
     from dvc_ckpt_recover.reporting.table import Table
 
-Steps = "Generator[Any, Outcome, None]"
 
 _open: list[Table] = []
 """The table that is being collected, if one is."""
@@ -51,7 +50,9 @@ def collect(call: Call) -> Steps:
 def hint(orphans: set[str]) -> None:
     if orphans:
         runs = "1 run was" if len(orphans) == 1 else f"{len(orphans)} runs were"
-        messages.say([f"{runs} left behind by a dvc that died; bring in what is kept: dvc exp recover"])
+        messages.say(
+            [f"{runs} left behind by a dvc that died; bring in what is kept: dvc exp recover"]
+        )
 
 
 def collect_active(call: Call) -> Steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.activation.showing import hint
@@ -13,11 +13,8 @@ from dvc_ckpt_recover.reporting.facts import Facts
 from dvc_ckpt_recover.reporting.table_v2 import TableV2
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from dvc_ckpt_recover.patching import Call, Steps
 
-    from dvc_ckpt_recover.patching import Call, Outcome
-
-Steps = "Generator[Any, Outcome, None]"
 
 _open: list[TableV2] = []
 """The table that is being collected, if one is."""
@@ -36,9 +33,7 @@ def show(call: Call) -> Steps:
     finally:
         _open.pop()
     if outcome.error is None:
-        table.finish(
-            outcome.value, hide_failed=call["hide_failed"], sha_only=call["sha_only"]
-        )
+        table.finish(outcome.value, hide_failed=call["hide_failed"], sha_only=call["sha_only"])
         hint(table.orphans)
 
 

@@ -1,7 +1,8 @@
 """While a run lives: copy its outputs aside, store them, commit them, move its live ref."""
 
 from dvc_ckpt_recover.checkpointing.commit import Committer
+from dvc_ckpt_recover.checkpointing.finishing import finish_staged
 from dvc_ckpt_recover.checkpointing.session import RunSession, session_for
 from dvc_ckpt_recover.checkpointing.staged import Staged, staged_of
 
-__all__ = ["Committer", "RunSession", "Staged", "session_for", "staged_of"]
+__all__ = ["Committer", "RunSession", "Staged", "finish_staged", "session_for", "staged_of"]

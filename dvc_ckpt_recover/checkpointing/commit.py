@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dvc_ckpt_recover.dvc_api import lockfile
 from dvc_ckpt_recover.dvc_api.cache import md5_of
 from dvc_ckpt_recover.errors import DamagedError
-from dvc_ckpt_recover.git import LIVE, Refs, Store, verify_history
+from dvc_ckpt_recover.git import LIVE, Refs, Store, commits_between, verify_history
 from dvc_ckpt_recover.git.history import last_number
 from dvc_ckpt_recover.git.store import BLOB, EXECUTABLE
 from dvc_ckpt_recover.model import CheckpointNote
@@ -38,6 +38,8 @@ class Committer:
     def __init__(self, record: RunRecord, cache: Cache) -> None:
         self._record = record
         self._cache = cache
+        self._live = LIVE + record.run_id
+        self._synced: set[str] = set()
         self.known: Known = {}
         self.proven: set[str] = set()
 
@@ -46,8 +48,14 @@ class Committer:
         """Return the folder of the object store, for links that lead there."""
         return self._cache.root
 
-    def commit(self, staged: Staged) -> str:
+    def commit(self, staged: Staged, *, again: bool = False) -> str:
         """Store ``staged`` and move the live ref to it; its copies are used up.
+
+        It may be killed anywhere and repeated, by another process too.
+
+        Args:
+            staged: What was copied aside.
+            again: Whether an earlier process may have moved the live ref to it already.
 
         Returns:
             The commit's name.
@@ -59,27 +67,54 @@ class Committer:
         """
         store = Store(self._record.main_root)
         refs = Refs(store)
-        live = LIVE + self._record.run_id
-        tip = refs.get(live)
-        parent = tip or self._record.parent
-        number = last_number(store, parent, self._record.baseline) + 1
+        tip = refs.get(self._live)
+        number = last_number(store, tip or self._record.parent, self._record.baseline) + 1
         put, oids, entries = self._store_outs(staged, store)
-        drop = set(staged.drop) | {out.repo_path for out in staged.outs if not out.cached}
-        for path, data in self._locks(staged, entries, number).items():
-            drop.add(path)
-            if data is not None:
-                put[path] = (store.blob(data), BLOB)
-        tree = store.make_tree(tip or self._record.stash_rev, put, drop)
-        note = CheckpointNote(number, staged.stage, staged.state)
-        sha = store.make_commit(tree, [parent], note.message(self._record.name))
+        same = self._tree(store, staged, entries, put, number - 1, tip) if again and tip else None
+        if tip and same == store.tree_sha(tip):
+            sha = tip
+        else:
+            tree = self._tree(store, staged, entries, put, number, tip)
+            message = CheckpointNote(number, staged.stage, staged.state).message(self._record.name)
+            parent = self._parent(store, tip, staged.keep)
+            sha = store.make_commit(tree, [parent], message)
         self._cache.sync(oids)
-        store.sync(verify_history(Store(self._record.main_root), sha, parent))
-        refs.move(live, sha, tip)
-        refs.sync(live)
+        self._publish(refs, sha, tip)
         self.proven |= oids
         self._remember(staged, entries)
         staged.discard()
         return sha
+
+    def _parent(self, store: Store, tip: str | None, keep: int | None) -> str:
+        """Return what the next checkpoint follows: the tip, or its copy on a shortened chain."""
+        if tip is None or keep is None:
+            return tip or self._record.parent
+        chain = commits_between(store, tip, self._record.parent)
+        if len(chain) < keep:
+            return tip
+        parent = self._record.parent
+        for sha in reversed(chain[: keep - 1]):
+            old = store.commit(sha)
+            parent = store.make_commit(str(old.tree_id), [parent], old.message)
+        return parent
+
+    def _publish(self, refs: Refs, sha: str, tip: str | None) -> None:
+        """Prove the commit, bring it to the disk, and have the live ref name it."""
+        fresh = Store(self._record.main_root)
+        stop = tip if tip and fresh.is_ancestor(tip, sha) else self._record.parent
+        objects = set(verify_history(fresh, sha, stop))
+        fresh.sync(objects - self._synced)
+        self._synced = objects
+        if sha != tip:
+            refs.move(self._live, sha, tip)
+        refs.sync(self._live)
+
+    def forget(self) -> None:
+        """Copy all files at the next checkpoint, whether they changed or not."""
+        self.known = {}
+
+    def tidy(self) -> None:
+        """Do what can wait until no more checkpoints come."""
 
     def _store_outs(
         self, staged: Staged, store: Store
@@ -95,16 +130,11 @@ class Committer:
                 blobs = {}
                 for file in out.files:
                     path = f"{out.repo_path}/{file.name}" if file.name else out.repo_path
-                    sha = file.oid or self._blob(store, os.path.join(staged.folder, file.aside))
+                    sha = file.oid or store.blob_of(os.path.join(staged.folder, file.aside))
                     put[path] = (sha, EXECUTABLE if file.executable else BLOB)
                     blobs[file.name] = sha
                 entries[out.repo_path] = {"files": blobs}
         return put, oids, entries
-
-    @staticmethod
-    def _blob(store: Store, path: str) -> str:
-        with open(path, "rb") as file:
-            return store.blob(file.read())
 
     def _store_cached(self, folder: str, out: StagedOut, oids: set[str]) -> dict[str, Any]:
         files = {file.name: self._store_file(folder, file, oids) for file in out.files}
@@ -129,12 +159,30 @@ class Committer:
             return file.oid
         aside = os.path.join(folder, file.aside)
         oid = md5_of(aside)
-        self._cache.put(oid, aside)
+        self._cache.share(oid, aside)
         oids.add(oid)
         return oid
 
+    def _tree(  # noqa: PLR0913 - all that a tree is made of
+        self,
+        store: Store,
+        staged: Staged,
+        entries: dict[str, dict[str, Any]],
+        put: dict[str, tuple[str, int]],
+        number: int,
+        tip: str | None = None,
+    ) -> str:
+        put = dict(put)
+        drop = set(staged.drop) | {out.repo_path for out in staged.outs if not out.cached}
+        for path, data in self._locks(staged, entries, number).items():
+            drop.add(path)
+            if data is not None:
+                put[path] = (store.blob(data), BLOB)
+        return store.make_tree(tip or self._record.stash_rev, put, drop)
+
+    @staticmethod
     def _locks(
-        self, staged: Staged, entries: dict[str, dict[str, Any]], number: int
+        staged: Staged, entries: dict[str, dict[str, Any]], number: int
     ) -> dict[str, bytes | None]:
         locks = {path: dict(value) for path, value in staged.locks.items()}
         if staged.entry is not None:
@@ -146,18 +194,19 @@ class Committer:
                 entry["outs"] = sorted(outs, key=lambda out: str(out["path"]))
             lock.setdefault("schema", "2.0")
             lock["stages"] = {**(lock.get("stages") or {}), staged.stage_name: entry}
-        return {path: self._lock_bytes(lock) for path, lock in locks.items()}
-
-    @staticmethod
-    def _lock_bytes(lock: dict[str, Any]) -> bytes | None:
-        """Return a lock file's bytes, or None when it would say nothing."""
-        return lockfile.dump(lock) if lock.get("stages") or len(lock) > 1 else None
+        return {
+            path: lockfile.dump(lock) if lock.get("stages") or len(lock) > 1 else None
+            for path, lock in locks.items()
+        }
 
     def _remember(self, staged: Staged, entries: dict[str, dict[str, Any]]) -> None:
         root = self._record.temp_dir
+        known: Known = {}
         for out in staged.outs:
             top = os.path.join(root, *out.repo_path.split("/"))
+            oids = entries[out.repo_path]["files"]
             for file in out.files:
                 if file.stamp:
                     path = os.path.join(top, *file.name.split("/")) if file.name else top
-                    self.known[path] = (file.stamp, entries[out.repo_path]["files"][file.name])
+                    known[path] = (file.stamp, oids[file.name])
+        self.known = known  # a snapshot that is being made keeps the one that it has

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, Callable
 
 from dvc_ckpt_recover import failures, settings
+from dvc_ckpt_recover.checkpointing.signalfile import SignalFile
 from dvc_ckpt_recover.durable.address import PrivateAddress
 
 Answer = dict[str, Any]
@@ -28,6 +30,8 @@ class CheckpointServer:
         self._take = take
         self._address = PrivateAddress()
         self._listener = Listener(self._address.text, backlog=64)
+        folder = self._address.folder
+        self._file = SignalFile(os.path.join(folder, "checkpoint"), take) if folder else None
         self._stopping = False
         self._thread = threading.Thread(target=self._serve, name="ckpt-server", daemon=True)
         self._thread.start()
@@ -36,6 +40,11 @@ class CheckpointServer:
     def address(self) -> str:
         """Return what trainers connect to."""
         return self._address.text
+
+    @property
+    def file(self) -> str | None:
+        """Return the file that asks for a checkpoint by being made, or None on Windows."""
+        return self._file.path if self._file else None
 
     def _serve(self) -> None:
         while not self._stopping:
@@ -65,6 +74,8 @@ class CheckpointServer:
     def stop(self) -> None:
         """Take no more requests and remove the address."""
         self._stopping = True
+        if self._file:
+            self._file.stop()
         with contextlib.suppress(OSError):
             Client(self._address.text).close()  # wakes the thread that waits in accept
         self._thread.join(timeout=5)

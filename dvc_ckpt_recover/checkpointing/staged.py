@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dvc_ckpt_recover.durable import make_private_dir, read_json
@@ -64,6 +64,7 @@ class Staged:
         drop: Paths that the commit must not have.
         outs: The outputs.
         state: ``ready`` or ``unproven``.
+        keep: How many checkpoints the run keeps with this one; None for all.
     """
 
     folder: str
@@ -75,7 +76,7 @@ class Staged:
     drop: tuple[str, ...]
     outs: tuple[StagedOut, ...]
     state: str = "ready"
-    skipped: tuple[str, ...] = field(default=())
+    keep: int | None = None
 
     def mark_ready(self) -> None:
         """Write the manifest: from now on the death of any process loses nothing."""
@@ -124,21 +125,23 @@ def discard(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def new_folder(staging: str, number: int) -> str:
-    """Make an empty folder for the ``number``-th snapshot of this process."""
-    path = os.path.join(staging, f"{number:08d}")
-    shutil.rmtree(path, ignore_errors=True)
-    return make_private_dir(path)
+def new_folder(staging: str) -> str:
+    """Make an empty folder for a snapshot, sorted behind those that are there."""
+    taken = [int(name) for name in _names(staging) if name.isdigit()]
+    return make_private_dir(os.path.join(staging, f"{max(taken, default=0) + 1:08d}"))
+
+
+def _names(staging: str) -> list[str]:
+    try:
+        return sorted(os.listdir(staging))
+    except FileNotFoundError:
+        return []
 
 
 def staged_of(staging: str) -> tuple[list[Staged], list[DamagedError]]:
     """Return what was copied aside and not yet stored, oldest first, and what cannot be read."""
     found, damaged = [], []
-    try:
-        names = sorted(os.listdir(staging))
-    except FileNotFoundError:
-        return [], []
-    for name in names:
+    for name in _names(staging):
         try:
             found.append(Staged.load(os.path.join(staging, name)))
         except (FileNotFoundError, NotADirectoryError):  # noqa: PERF203

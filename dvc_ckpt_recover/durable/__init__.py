@@ -8,7 +8,7 @@ from dvc_ckpt_recover.durable.files import (
     write_bytes,
     write_json,
 )
-from dvc_ckpt_recover.durable.sync import sync_dir, sync_dirs_up, sync_file
+from dvc_ckpt_recover.durable.sync import sync_dir, sync_dirs_up, sync_file, sync_files
 
 __all__ = [
     "free_bytes",
@@ -18,6 +18,7 @@ __all__ = [
     "sync_dir",
     "sync_dirs_up",
     "sync_file",
+    "sync_files",
     "write_bytes",
     "write_json",
 ]

@@ -13,3 +13,8 @@ def sync_file(path: str) -> None:
 
 def sync_dir(path: str) -> None:
     """Do nothing: NTFS has no call for it."""
+
+
+def sync_filesystem(path: str) -> bool:  # noqa: ARG001
+    """Return False: this needs an administrator here."""
+    return False

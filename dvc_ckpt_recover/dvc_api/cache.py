@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shortuuid import uuid
 
-from dvc_ckpt_recover.durable import sync_dir, sync_file
+from dvc_ckpt_recover.durable import sync_dir, sync_files
 from dvc_ckpt_recover.errors import DamagedError
 
 if TYPE_CHECKING:
@@ -30,14 +31,32 @@ def md5_of(path: str) -> str:
     return digest.hexdigest()
 
 
-def clone_or_copy(source: str, target: str) -> None:
-    """Copy a file's bytes: as a reflink where the file system can, else in one stream."""
-    from dvc_objects.fs.system import reflink
+_NO_REFLINK = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS)
+_streamed: set[tuple[int, int]] = set()
+"""Pairs of devices between which reflinks were refused, so that nobody tries again."""
 
-    try:
-        reflink(source, target)
-    except (OSError, NotImplementedError):
-        shutil.copyfile(source, target)
+
+def clone_or_copy(source: str, target: str, devices: tuple[int, int] = (-1, -1)) -> None:
+    """Copy a file's bytes: as a reflink where the file system can, else in one stream.
+
+    Args:
+        source: The file.
+        target: The copy; what is there is overwritten.
+        devices: The devices of both, or -1 when they are not known.
+    """
+    if devices not in _streamed:
+        from dvc_objects.fs.system import reflink
+
+        try:
+            reflink(source, target)
+        except NotImplementedError:
+            _streamed.add(devices)
+        except OSError as exc:
+            if exc.errno in _NO_REFLINK and devices != (-1, -1):
+                _streamed.add(devices)
+        else:
+            return
+    shutil.copyfile(source, target)
 
 
 class Cache:
@@ -91,6 +110,36 @@ class Cache:
                 raise
             os.unlink(aside)
 
+    def share(self, oid: str, aside: str) -> None:
+        """Store the file ``aside`` under the name ``oid``, over whatever is there, and leave it.
+
+        A second name for the same bytes where the file system has hard links, so that a process
+        killed here leaves all that is needed to do it again.
+
+        Raises:
+            OSError: The cache is as before.
+        """
+        path = self.path(oid)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samefile(path, aside):  # rename does nothing then and leaves its source
+                return
+        self._odbs["md5"].makedirs(os.path.dirname(path))
+        os.chmod(aside, _MODE)
+        near = f"{path}.{uuid()}.tmp"
+        try:
+            try:
+                os.link(aside, near)
+            except OSError as exc:
+                if exc.errno == errno.ENOSPC:
+                    raise
+                clone_or_copy(aside, near)
+                os.chmod(near, _MODE)
+            os.replace(near, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(near)
+            raise
+
     def put_tree(self, files: dict[str, str], aside: str) -> str:
         """Store the object of a folder.
 
@@ -111,7 +160,7 @@ class Cache:
         oid = hashlib.md5(data, usedforsecurity=False).hexdigest() + ".dir"
         with open(aside, "wb") as file:
             file.write(data)
-        self.put(oid, aside)
+        self.share(oid, aside)
         return oid
 
     def _hash(self, path: str, hash_name: str) -> str:
@@ -157,10 +206,8 @@ class Cache:
 
     def sync(self, oids: Iterable[str], hash_name: str = "md5") -> None:
         """Bring objects and the folders that hold their names to the disk. Raises OSError."""
-        folders = {self._odbs[hash_name].path}
-        for oid in oids:
-            path = self.path(oid, hash_name)
-            sync_file(path)
-            folders.add(os.path.dirname(path))
+        paths = [self.path(oid, hash_name) for oid in oids]
+        folders = {str(self._odbs[hash_name].path), *map(os.path.dirname, paths)}
+        sync_files(paths)
         for folder in folders:
             sync_dir(folder)

@@ -31,6 +31,8 @@ POINTS = (
         ("dvc", "scm"),
         (None, "3.0"),
     ),
+    Point("load_outputs", "dvc.output", "load_from_pipeline", ("data",), ("3.0", None)),
+    Point("output_flags", "dvc.stage.serialize", "_get_flags", ("out",), ("3.0", None)),
     Point("stage_command", _RUN, "cmd_run", ("stage", "dry")),
     Point("stage_environment", _RUN, "prepare_kwargs", ("stage",)),
     Point("stage_reproduced", "dvc.repo.reproduce", "_reproduce_stage", ("stage", "kwargs")),

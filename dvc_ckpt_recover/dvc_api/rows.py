@@ -82,7 +82,11 @@ def kept_range(revs: list[Any], name: str | None, executor: Any) -> Any:  # noqa
 
 
 def failed_range(
-    repo: Any, stash_rev: str, name: str | None, executor: RunExecutor, kwargs: dict[str, Any]  # noqa: ANN401
+    repo: Any,
+    stash_rev: str,
+    name: str | None,
+    executor: RunExecutor,
+    kwargs: dict[str, Any],  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     """Return the row of a run that kept nothing: its params, its cause, and no metrics."""
     from dvc.repo.experiments.collect import collect_rev

@@ -23,7 +23,12 @@ def commit_row(repo: Any, sha: str, status: str, **kwargs: Any) -> dict[str, Any
     from dvc.utils import onerror_collect
 
     row: dict[str, Any] = show._collect_experiment_commit(  # noqa: SLF001
-        repo, sha, status=show.ExpStatus[status], running={sha: {}}, onerror=onerror_collect, **kwargs
+        repo,
+        sha,
+        status=show.ExpStatus[status],
+        running={sha: {}},
+        onerror=onerror_collect,
+        **kwargs,
     )
     row.setdefault("data", {"status": status, "timestamp": None})
     return row

@@ -181,3 +181,10 @@ def command_returncode(error: BaseException | None) -> int | None:
 def root_of(stage: Any) -> str:  # noqa: ANN401
     """Return the DVC project folder that ``stage`` runs in."""
     return os.path.abspath(str(stage.repo.root_dir))
+
+
+def native_signal_file(stage: Any) -> str | None:  # noqa: ANN401
+    """Return the file by which a command asks DVC 2 for a checkpoint, None where nobody looks."""
+    if not getattr(stage, "is_checkpoint", False):
+        return None
+    return os.path.join(os.path.abspath(stage.repo.tmp_dir), "DVC_CHECKPOINT")

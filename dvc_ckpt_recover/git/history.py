@@ -48,8 +48,11 @@ def checkpoints_of(store: Store, tip: str, stop: str | None) -> list[str]:
 
 def last_number(store: Store, tip: str, stop: str | None) -> int:
     """Return the number of the newest numbered checkpoint between ``tip`` and ``stop``, or 0."""
-    for sha in commits_between(store, tip, stop):
-        note = CheckpointNote.read(store.commit(sha).message)
+    sha: str | None = tip
+    while sha and sha != stop and store.has(sha):  # mostly the first: no list of the whole run
+        commit = store.commit(sha)
+        note = CheckpointNote.read(commit.message)
         if note:
             return note.number
+        sha = str(commit.parent_ids[0]) if commit.parent_ids else None
     return 0

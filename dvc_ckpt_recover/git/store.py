@@ -78,6 +78,11 @@ class Store:
         """Store a file's bytes and return the object's name."""
         return str(self.repo.create_blob(data))
 
+    def blob_of(self, path: str) -> str:
+        """Store the bytes of the file ``path``, unfiltered and in pieces; return the name."""
+        with open(path, "rb") as file:
+            return str(self.repo.create_blob_fromiobase(file))
+
     def commit(self, sha: str) -> pygit2.Commit:
         """Return a commit. Raises DamagedError when there is none of that name."""
         try:

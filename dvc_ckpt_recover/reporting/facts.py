@@ -131,7 +131,9 @@ class Facts:
             self._experiments = {}
             for ref, tip in refs.items():
                 if is_experiment_ref(ref):
-                    found = contained(f"the experiment {experiment_name(ref)}", self._reading(ref, tip))
+                    found = contained(
+                        f"the experiment {experiment_name(ref)}", self._reading(ref, tip)
+                    )
                     if found is not None:
                         self._experiments[ref] = found
         return self._experiments
@@ -201,7 +203,10 @@ class Facts:
         if facts.stash_rev is None:
             return None
         note = read_stash_message(self.store.commit(facts.stash_rev).message)
-        if note is None or self.store.file_at(facts.stash_rev, f"{self._dvc_dir}/{ARGS_FILE}") is None:
+        if (
+            note is None
+            or self.store.file_at(facts.stash_rev, f"{self._dvc_dir}/{ARGS_FILE}") is None
+        ):
             return None
         return Run(
             run_id=facts.run_id,

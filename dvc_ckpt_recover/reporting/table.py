@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.reporting.facts import Facts, Run
 
 
-
 class Table(Standing):
     """One table while DVC collects it."""
 
@@ -38,7 +37,9 @@ class Table(Standing):
                 self.running.add(stash_rev)
                 run = self.facts.runs.get(stash_rev)
                 if run is not None:
-                    contained(f"the checkpoints of {run.name}", lambda: self._follow(exp_range, run))  # noqa: B023
+                    contained(
+                        f"the checkpoints of {run.name}", lambda: self._follow(exp_range, run)
+                    )  # noqa: B023
         for run in self.facts.runs.values():
             if run.state == RunState.ALONE and run.baseline in baselines:
                 self._add_alone(found, run)
@@ -84,7 +85,9 @@ class Table(Standing):
         self._kwargs = kwargs
         for baseline in baselines:
             ranges = found.setdefault(baseline, [])
-            ranges[:] = [self._published(exp_range) for exp_range in ranges if self._is_shown(exp_range)]
+            ranges[:] = [
+                self._published(exp_range) for exp_range in ranges if self._is_shown(exp_range)
+            ]
         for run in self.kept(baselines):
             exp_range = contained(f"the run {run.name}", lambda: self._orphan(run))  # noqa: B023
             if exp_range is not None:
@@ -152,7 +155,9 @@ class Table(Standing):
                 executor = rows.RunExecutor("failed", local=left.local, cause=leftovers.CAUSE)
                 self._add_failed(found, left.baseline, left.stash_rev, left.name, executor, kwargs)
 
-    def _add_failed(self, found: Any, baseline: str, rev: str, name: Any, executor: Any, kwargs: Any) -> None:  # noqa: ANN401, PLR0913
+    def _add_failed(
+        self, found: Any, baseline: str, rev: str, name: Any, executor: Any, kwargs: Any
+    ) -> None:  # noqa: ANN401, PLR0913
         exp_range = rows.failed_range(self.repo, rev, name, executor, kwargs)
         found.setdefault(baseline, []).append(exp_range)
 
@@ -172,5 +177,3 @@ class Table(Standing):
     def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
         queue = self.repo.experiments.celery_queue
         return contained("a queue task's process", lambda: rows.task_process(queue, stash_rev))
-
-

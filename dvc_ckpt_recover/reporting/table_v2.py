@@ -37,7 +37,9 @@ class TableV2(Standing):
                 continue
             for exp in list(self.facts.experiments.values()):
                 if exp.baseline == baseline and exp.tip in rows:
-                    contained(f"the experiment {exp.name}", lambda: self._published(rows, exp, sha_only))  # noqa: B023
+                    contained(
+                        f"the experiment {exp.name}", lambda: self._published(rows, exp, sha_only)
+                    )  # noqa: B023
             for stash_rev in [rev for rev in rows if self._is_doubled(rows[rev], rev)]:
                 del rows[stash_rev]
             for run in self.facts.runs.values():

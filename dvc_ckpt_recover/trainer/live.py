@@ -1,0 +1,97 @@
+"""Checkpoints with no change to the code: DVCLive says when a step has ended.
+
+``Live.next_step()`` asks for a checkpoint. PyTorch Lightning's logger never calls it; there a
+``Live.sync()`` does that follows a saved model, since Lightning saves first and logs then.
+
+Failure rule: nothing here raises into the training; it asks no more than the budget allows.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from dvc_ckpt_recover.trainer.client import request_checkpoint, warn
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+class Automatic:
+    """Asks for automatic checkpoints of this process, and keeps quiet while told to."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._again_after = 0
+        self._quiet_until = 0.0
+        self._in_step = False
+        self._saved = False
+
+    def step_starts(self) -> None:
+        """``next_step`` was called, which calls ``sync``."""
+        self._in_step = True
+
+    def step_ends(self) -> None:
+        """A step has ended: its metrics are on the disk."""
+        self._in_step = False
+        self._saved = False
+        self._ask()
+
+    def model_saved(self) -> None:
+        """A framework has saved its model, and says so before it logs the metrics."""
+        self._saved = True
+
+    def synced(self) -> None:
+        """Metrics were written."""
+        if self._saved and not self._in_step:
+            self._saved = False
+            self._ask()
+
+    def _ask(self) -> None:
+        self._calls += 1
+        if self._calls < self._again_after or time.monotonic() < self._quiet_until:
+            return
+        answer = request_checkpoint(auto=True, calls=self._calls)
+        self._again_after = answer.again_after
+        self._quiet_until = time.monotonic() + answer.again_in
+        if answer.reason and not answer.told:
+            warn(answer.reason)
+
+
+automatic = Automatic()
+
+
+def _around(cls: type, name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Have the method ``name`` call us; where there is none, nothing happens."""
+    original = vars(cls).get(name)
+    if not callable(original):
+        return
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        before()
+        value = original(*args, **kwargs)
+        after()
+        return value
+
+    setattr(cls, name, wrapper)
+
+
+def _nothing() -> None:
+    pass
+
+
+def hook_live(module: ModuleType) -> None:
+    """Hook ``dvclive.live`` (the method names are those of DVCLive 2 and 3)."""
+    _around(module.Live, "next_step", automatic.step_starts, automatic.step_ends)
+    _around(module.Live, "sync", _nothing, automatic.synced)
+
+
+def hook_lightning(module: ModuleType) -> None:
+    """Hook ``dvclive.lightning``."""
+    _around(module.DVCLiveLogger, "after_save_checkpoint", _nothing, automatic.model_saved)
+
+
+HOOKS = {"dvclive.live": hook_live, "dvclive.lightning": hook_lightning}
+"""Module -> what to call with it once it was imported."""
