@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dvc_ckpt_recover.activation.witness import testify_at_exit
 from dvc_ckpt_recover.dvc_api.points import POINTS
 from dvc_ckpt_recover.patching import Binding, ImportWatcher, bind
 
@@ -36,6 +37,7 @@ def activate() -> None:
     if bindings:
         return
     bindings.update({point.name: Binding(point) for point in POINTS})
+    testify_at_exit(bindings)
     modules = dict.fromkeys(point.module for point in POINTS)
     ImportWatcher(dict.fromkeys(modules, _bind_points)).install()
 
