@@ -24,6 +24,7 @@ HANDLERS = {
     "stage_environment": f"{_HERE}.running:stage_environment",
     "stage_reproduced": f"{_HERE}.running:stage_reproduced",
     "cleanup": f"{_HERE}.ending:clean_up",
+    "exp_commands": f"{_HERE}.commands:add_parser",
     "main": f"{_HERE}.ending:main",
 }
 """Logical point -> handler, imported when it is first called."""

@@ -129,7 +129,9 @@ class Committer:
             return file.oid
         aside = os.path.join(folder, file.aside)
         oid = md5_of(aside)
-        self._cache.put(oid, aside)
+        shared = f"{aside}.put"  # the copy itself stays until the commit is there
+        os.link(aside, shared)
+        self._cache.put(oid, shared)
         oids.add(oid)
         return oid
 
