@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import signal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from support import DVC_VERSION, Project, Started, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ACKNOWLEDGED = [1, 2, 3]
 """Epochs whose checkpoint the trainer was told of before the fourth hangs."""
@@ -66,7 +68,7 @@ def check_partial(project: Project, name: str = "lost") -> None:
 
 
 def test_the_trainer_goes_on_without_dvc(project: Project) -> None:
-    """Untouched while it lives; after its end the run is published, and a second time does nothing."""
+    """Untouched while it lives; then the run is published, and a second time does nothing."""
     running, trainer = start(project)
     os.kill(running.pid, signal.SIGKILL)
     running.wait()

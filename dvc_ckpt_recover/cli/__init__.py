@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import sys
 
+_CLI = "dvc_ckpt_recover.cli"
+
 COMMANDS = {
-    "status": ("dvc_ckpt_recover.cli.status", "facts of this process: versions, hook points, failures"),
-    "doctor": ("dvc_ckpt_recover.cli.doctor", "start real processes and say which are hooked"),
-    "checkpoint": ("dvc_ckpt_recover.trainer.command", "make a checkpoint, for trainers not in Python"),
-    "selftest": ("dvc_ckpt_recover.cli.selftest", "kill a real run in a scratch project and recover it"),
+    "status": (f"{_CLI}.status", "tell the facts of this process: versions, hook points"),
+    "doctor": (f"{_CLI}.doctor", "start real processes and say which are hooked"),
+    "checkpoint": ("dvc_ckpt_recover.trainer.command", "make a checkpoint, from any language"),
+    "selftest": (f"{_CLI}.selftest", "kill a real run in a scratch project, recover it"),
 }
 """Name -> the module whose ``main(arguments)`` it is, and a line of help."""
 
@@ -30,7 +32,7 @@ def main(argv: list[str]) -> int:
     """
     name = argv[0] if argv else ""
     if name in ("-h", "--help"):
-        print(_usage())
+        sys.stdout.write(f"{_usage()}\n")
         return 0
     if name not in COMMANDS:
         sys.stderr.write(f"{_usage()}\n")

@@ -117,8 +117,8 @@ def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["since"])) if row["since"] else "?"
     plan = f"{row['plan']} ({row['error']})" if row["error"] else row["plan"]
-    size, count = humanize(row["size"]), str(row["checkpoints"])
-    return (row["name"], row["state"], since, size, count, plan)
+    size = humanize(row["size"])
+    return (row["name"], row["state"], since, size, str(row["checkpoints"]), plan)
 
 
 def _report(done: list[Recovered], *, as_json: bool) -> int:

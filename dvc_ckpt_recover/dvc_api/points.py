@@ -27,6 +27,6 @@ POINTS = (
     Point("stage_command", _RUN, "cmd_run", ("stage", "dry")),
     Point("stage_environment", _RUN, "prepare_kwargs", ("stage",)),
     Point("stage_reproduced", "dvc.repo.reproduce", "_reproduce_stage", ("stage", "kwargs")),
-    Point("exp_commands", "dvc.commands.experiments", "add_parser", ("subparsers", "parent_parser")),
+    Point("exp_commands", "dvc.commands.experiments", "add_parser"),
     Point("main", "dvc.cli", "main", ("argv",)),
 )

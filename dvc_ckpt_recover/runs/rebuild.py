@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import Refs, history
@@ -73,7 +73,14 @@ def rebuild_record(
     )
 
 
-def _told_by_stash(store: Store, stash_rev: str | None) -> tuple[str | None, str, str, str | None] | None:
+class _Told(NamedTuple):
+    name: str | None
+    baseline: str
+    parent: str
+    branch: str | None
+
+
+def _told_by_stash(store: Store, stash_rev: str | None) -> _Told | None:
     if stash_rev is None:
         return None
     try:
@@ -84,10 +91,10 @@ def _told_by_stash(store: Store, stash_rev: str | None) -> tuple[str | None, str
         tip = Refs(store).get(branch) if branch else None
     except DamagedError:
         return None
-    return found["name"] or None, found["baseline"], tip or found["rev"], branch
+    return _Told(found["name"] or None, found["baseline"], tip or found["rev"], branch)
 
 
-def _told_by_chain(store: Store, live: str | None) -> tuple[str | None, str, str, str | None] | None:
+def _told_by_chain(store: Store, live: str | None) -> _Told | None:
     """Read name and baseline off our own commits; those of DVC 2 tell neither."""
     if live is None:
         return None
@@ -96,7 +103,7 @@ def _told_by_chain(store: Store, live: str | None) -> tuple[str | None, str, str
         for sha in history.commits_between(store, live, None):
             message = store.commit(sha).message
             if CheckpointNote.read(message) is None and ClosingNote.read(message) is None:
-                return (name, sha, sha, None) if sha != live else None
+                return _Told(name, sha, sha, None) if sha != live else None
             name = name or experiment_in(message)
     except DamagedError:
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+_STEP = 1000
 _BLOCK = 512  # of st_blocks, whatever the file system's own is (stat(2))
 
 
@@ -29,7 +30,7 @@ def humanize(size: int) -> str:
     """Return a number of bytes as text, with one decimal: ``1.5 MB``."""
     value, unit = float(size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
+        if value < _STEP:
             break
-        value, unit = value / 1000, larger
+        value, unit = value / _STEP, larger
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
