@@ -21,6 +21,8 @@ ENV_GRACE = "DVC_CKPT_RECOVER_GRACE"
 """Seconds that a trainer gets between a polite end and going on without it."""
 ENV_AUTO = "DVC_CKPT_RECOVER_AUTO"
 """``0``: do not recover orphans at the start of ``dvc exp run``."""
+ENV_WITNESS = "DVC_CKPT_RECOVER_WITNESS"
+"""A file that each hooked process adds a line to at its end; set by ``doctor`` alone."""
 
 MAX_REQUEST = 64 * 1024
 """Bytes; a longer request to the checkpoint server is refused."""
@@ -32,6 +34,11 @@ DEFAULT_GRACE = 10.0
 def is_off(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether the package is switched off."""
     return (os.environ if environ is None else environ).get(ENV_OFF) == "0"
+
+
+def recovers_by_itself(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether orphans are recovered at the start of a run."""
+    return (os.environ if environ is None else environ).get(ENV_AUTO) != "0"
 
 
 def grace(environ: Mapping[str, str] | None = None) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.activation.training import add_make_checkpoint
+from dvc_ckpt_recover.activation.witness import testify_at_exit
 from dvc_ckpt_recover.dvc_api.points import POINTS
 from dvc_ckpt_recover.patching import Binding, ImportWatcher, bind
 
@@ -54,6 +55,7 @@ HANDLERS = {
     "exp_remove": f"{_HERE}.removing:exp_remove",
     "queue_remove": f"{_HERE}.removing:queue_remove",
     "queue_clear": f"{_HERE}.removing:queue_clear",
+    "exp_commands": f"{_HERE}.commands:add_parser",
     "main": f"{_HERE}.ending:main",
 }
 """Logical point -> handler, imported when it is first called."""
@@ -67,6 +69,7 @@ def activate() -> None:
     if bindings:
         return
     bindings.update({point.name: Binding(point) for point in POINTS})
+    testify_at_exit(bindings)
     modules = dict.fromkeys(point.module for point in POINTS)
     callbacks = dict.fromkeys(modules, _bind_points)
     ImportWatcher({**callbacks, "dvc.api": add_make_checkpoint}).install()

@@ -86,7 +86,7 @@ def failed_range(
     stash_rev: str,
     name: str | None,
     executor: RunExecutor,
-    kwargs: dict[str, Any],  # noqa: ANN401
+    kwargs: dict[str, Any],
 ) -> Any:  # noqa: ANN401
     """Return the row of a run that kept nothing: its params, its cause, and no metrics."""
     from dvc.repo.experiments.collect import collect_rev

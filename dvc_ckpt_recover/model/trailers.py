@@ -24,6 +24,15 @@ def parse(message: str) -> dict[str, str]:
     return {key: value.strip() for key, sep, value in pairs if sep and " " not in key}
 
 
+def experiment_in(message: str) -> str | None:
+    """Return the experiment's name in the subject of a commit message of ours, or None."""
+    subject = message.split("\n", 1)[0]
+    for start in ("partial experiment ", "checkpoint "):
+        if subject.startswith(start):
+            return subject.rpartition("experiment ")[2] if "experiment " in subject else None
+    return None
+
+
 def _message(subject: str, trailers: dict[str, str]) -> str:
     return f"{subject}\n\n" + "".join(f"{key}: {value}\n" for key, value in trailers.items())
 

@@ -5,13 +5,13 @@ Failure rule: it never raises; whatever fails keeps the temp dir and says why.
 
 from __future__ import annotations
 
+import os
 import shutil
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover import failures
-from dvc_ckpt_recover.durable import remove_file, write_json
+from dvc_ckpt_recover.durable import remove_file
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.errors import RecoverError
 from dvc_ckpt_recover.git import (
@@ -27,6 +27,7 @@ from dvc_ckpt_recover.model import Cause, ClosingNote
 from dvc_ckpt_recover.recovery.ending import Ending
 from dvc_ckpt_recover.recovery.proof import prove
 from dvc_ckpt_recover.recovery.publish import publish
+from dvc_ckpt_recover.recovery.receipt import read_receipt, write_receipt
 from dvc_ckpt_recover.recovery.removal import bring_back, set_aside
 from dvc_ckpt_recover.runs import Ended, Mode
 
@@ -56,16 +57,32 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     Returns:
         How the run ended; ``is_safe`` says whether the temp dir may go.
     """
-    bring_back(record.temp_dir)
+    proven = read_receipt(places, record)
+    if proven is not None:
+        return _go_on(places, record, proven)
     try:
-        if record.reproduced:
-            return _end_success(places, record, evidence)
+        bring_back(record.temp_dir)
+        if _is_finished(record):
+            if os.path.isdir(record.temp_dir):
+                return _end_success(places, record, evidence)
+            collected = _end_collected(places, record, evidence)
+            if collected is not None:
+                return collected
         return _end_failure(places, record, evidence)
     except (RecoverError, OSError) as exc:
         return _keep(record, str(exc))
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
         return _keep(record, repr(exc))
+
+
+def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:
+    """Take up a run whose end was interrupted after its receipt was written."""
+    try:
+        set_aside(record.temp_dir, places)
+    except (RecoverError, OSError) as exc:
+        return _keep(record, str(exc))
+    return proven
 
 
 def _keep(record: RunRecord, why: str) -> Ending:
@@ -88,6 +105,28 @@ def _finished_refs(record: RunRecord) -> dict[str, str]:
     refs = Refs(Store(record.temp_dir))
     found = refs.list("refs/exps/")
     return {ref: sha for ref, sha in found.items() if executors.is_experiment_ref(ref)}
+
+
+def _is_finished(record: RunRecord) -> bool:
+    """Return whether DVC made its experiment, even when it was killed before it could say so."""
+    if record.reproduced:
+        return True
+    info = executors.read_info(record.infofile)
+    return not record.cause and info is not None and info.has_result
+
+
+def _end_collected(places: Places, record: RunRecord, evidence: Evidence) -> Ending | None:
+    """End a finished run whose temp dir has gone, if DVC had brought its experiment over."""
+    info = executors.read_info(record.infofile)
+    refs = Refs(Store(record.main_root))
+    if info is None or not info.result_ref or not info.result_hash:
+        return None
+    held = refs.get(info.result_ref)
+    if held is None or not refs.store.is_ancestor(info.result_hash, held):
+        return None
+    name = executors.experiment_name(info.result_ref)
+    found = Ending(name, Ended.SUCCESS, ref=info.result_ref, sha=info.result_hash)
+    return _prove_and_receipt(places, record, evidence, found)
 
 
 def _end_success(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
@@ -174,8 +213,9 @@ def _prove_and_receipt(
     places: Places, record: RunRecord, evidence: Evidence, ending: Ending
 ) -> Ending:
     aside = set_aside(record.temp_dir, places)
-    if ending.ref is None or ending.sha is None:
-        return ending  # a dry or unchanged run: DVC made no experiment
+    if ending.ref is None or ending.sha is None:  # a dry or unchanged run: DVC made no experiment
+        write_receipt(places, record, ending, 0)
+        return ending
     count = prove(
         record.main_root,
         evidence.cache,
@@ -190,9 +230,7 @@ def _prove_and_receipt(
         msg = f"the ref {ending.ref} does not hold {ending.sha[:7]} when it is read again"
         raise RecoverError(msg)
     refs.sync(ending.ref)
-    places.make()
-    receipt = {"ref": ending.ref, "sha": ending.sha, "objects": count, "time": time.time()}
-    write_json(places.receipt(record.run_id), receipt)
+    write_receipt(places, record, ending, count)
     return ending
 
 

@@ -39,7 +39,7 @@ class Table(Standing):
                 if run is not None:
                     contained(
                         f"the checkpoints of {run.name}", lambda: self._follow(exp_range, run)
-                    )  # noqa: B023
+                    )
         for run in self.facts.runs.values():
             if run.state == RunState.ALONE and run.baseline in baselines:
                 self._add_alone(found, run)
@@ -157,7 +157,7 @@ class Table(Standing):
 
     def _add_failed(
         self, found: Any, baseline: str, rev: str, name: Any, executor: Any, kwargs: Any
-    ) -> None:  # noqa: ANN401, PLR0913
+    ) -> None:
         exp_range = rows.failed_range(self.repo, rev, name, executor, kwargs)
         found.setdefault(baseline, []).append(exp_range)
 

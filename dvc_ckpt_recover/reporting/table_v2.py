@@ -39,7 +39,7 @@ class TableV2(Standing):
                 if exp.baseline == baseline and exp.tip in rows:
                     contained(
                         f"the experiment {exp.name}", lambda: self._published(rows, exp, sha_only)
-                    )  # noqa: B023
+                    )
             for stash_rev in [rev for rev in rows if self._is_doubled(rows[rev], rev)]:
                 del rows[stash_rev]
             for run in self.facts.runs.values():

@@ -38,11 +38,15 @@ class Lease:
         return False
 
     def claim(self) -> bool:
-        """Take a dead run for recovery; False while anybody holds its lease."""
-        try:
-            return self._lock.take()
-        except FileNotFoundError:  # the folder is gone, so nobody can hold it
-            return False
+        """Take a dead run for recovery; False while anybody holds its lease.
+
+        The folder must be there. Raises OSError when it is not, or cannot be written.
+        """
+        for _ in range(_PROBES):  # somebody who only looks lets go at once
+            if self._lock.take():
+                return True
+            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
+        return False
 
     def is_held(self) -> bool:
         """Return whether the run is alive (or being recovered). Writes nothing."""

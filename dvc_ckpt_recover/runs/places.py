@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from dataclasses import dataclass
 
@@ -13,12 +14,15 @@ _EXPS = "exps"
 
 
 def run_id_of(temp_dir: str, stash_rev: str) -> str:
-    """Return the id of a run: its temp dir's name and the start of its stash commit.
+    """Return the id of a run: its temp dir's name, the start of its stash commit, its project.
 
     The same for each try of a set-up that DVC repeats; ``mkdtemp`` names may come back years later,
-    together with the commit they do not.
+    together with the commit they do not. All projects and work trees of a Git repository share
+    its refs, so that the id must tell whose run it is.
     """
-    return f"{os.path.basename(temp_dir)}-{stash_rev[:12]}"
+    places = Places.of_temp_dir(temp_dir)
+    project = f"-{places.project}" if places else ""
+    return f"{os.path.basename(temp_dir)}-{stash_rev[:12]}{project}"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ class Places:
                 return cls(os.path.dirname(folder))
             folder, name = os.path.split(folder)
         return None
+
+    @property
+    def project(self) -> str:
+        """Return what tells this project from others that share its Git repository."""
+        path = os.path.realpath(self.dvc_tmp)
+        return hashlib.sha1(os.fsencode(path), usedforsecurity=False).hexdigest()[:8]
+
+    def owns(self, run_id: str) -> bool:
+        """Return whether a run of that id was started in this project, at this path."""
+        return run_id.endswith(f"-{self.project}")
 
     @property
     def root(self) -> str:

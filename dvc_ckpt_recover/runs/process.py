@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from dataclasses import dataclass
@@ -68,3 +69,22 @@ class ProcessId:
             return bool(same and found.status() != psutil.STATUS_ZOMBIE)
         except psutil.Error:
             return False
+
+
+def holds_open(name: str) -> bool:
+    """Return whether a process of this host has a file called ``name`` open, removed or not.
+
+    For a lease whose folder somebody deleted: it is held on, but nobody can try its lock. Looks
+    into ``/proc``, at the processes of this user; elsewhere it finds nothing.
+    """
+    ends = (f"/{name}", f"/{name} (deleted)")
+    for pid in psutil.pids():
+        folder = f"/proc/{pid}/fd"
+        try:
+            for fd in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    if os.readlink(os.path.join(folder, fd)).endswith(ends):
+                        return True
+        except OSError:  # it has gone, or is another user's
+            continue
+    return False

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import LIVE, RUNS, Refs
 from dvc_ckpt_recover.runs.lease import Lease
+from dvc_ckpt_recover.runs.process import holds_open
+from dvc_ckpt_recover.runs.rebuild import rebuild_record
 from dvc_ckpt_recover.runs.record import Ended, RunRecord, load_record
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class RunState:
     FAILED = "failed"
     """It ended and kept nothing; only its row is left."""
     UNREADABLE = "unreadable"
-    """Its record is damaged."""
+    """Its record is damaged or gone, and its refs do not tell enough."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,11 @@ class RunFacts:
     Attributes:
         run_id: Its id.
         state: See ``RunState``.
-        record: Its record, or None when there is none that can be read.
+        record: Its record, read or rebuilt from its refs, or None when neither can be.
         live: Its newest ready checkpoint, or None.
         stash_rev: The commit with its code and params, or None.
         error: Why its record cannot be read, or empty.
+        is_rebuilt: Whether the record was made from its refs.
     """
 
     run_id: str
@@ -55,6 +58,7 @@ class RunFacts:
     live: str | None = None
     stash_rev: str | None = None
     error: str = ""
+    is_rebuilt: bool = False
 
     @property
     def has_temp_dir(self) -> bool:
@@ -63,22 +67,46 @@ class RunFacts:
 
 
 def survey(places: Places, store: Store) -> list[RunFacts]:
-    """Return all runs that have a record or a live ref, sorted by id."""
+    """Return all runs of the project that have a record or a ref, sorted by id."""
     refs = Refs(store)
     live = {ref[len(LIVE) :]: sha for ref, sha in refs.list(LIVE).items()}
     stashes = {ref[len(RUNS) :]: sha for ref, sha in refs.list(RUNS).items()}
-    ids = sorted({*places.runs(), *live, *stashes})
-    return [_facts(places, run_id, live.get(run_id), stashes.get(run_id)) for run_id in ids]
+    recorded = places.runs()
+    own = {run_id for run_id in (*live, *stashes) if places.owns(run_id)}
+    ids = sorted({*recorded, *own})
+    return [_facts(places, store, run_id, live.get(run_id), stashes.get(run_id)) for run_id in ids]
 
 
-def _facts(places: Places, run_id: str, live: str | None, stash_rev: str | None) -> RunFacts:
+def look_again(places: Places, store: Store, run_id: str) -> RunFacts | None:
+    """Return one run as it is now, or None when nothing is left of it.
+
+    Its state does not count its lease when the caller holds it.
+    """
+    refs = Refs(store)
+    live, stash_rev = refs.get(LIVE + run_id), refs.get(RUNS + run_id)
+    if live is None and stash_rev is None and not os.path.exists(places.record(run_id)):
+        return None
+    return _facts(places, store, run_id, live, stash_rev)
+
+
+def _facts(
+    places: Places, store: Store, run_id: str, live: str | None, stash_rev: str | None
+) -> RunFacts:
+    error = ""
     try:
         record = load_record(places, run_id)
+        return RunFacts(run_id, _state(places, record), record, live, stash_rev)
     except FileNotFoundError:
-        return RunFacts(run_id, RunState.ORPHAN, None, live, stash_rev)
+        pass
     except (DamagedError, OSError) as exc:
-        return RunFacts(run_id, RunState.UNREADABLE, None, live, stash_rev, str(exc))
-    return RunFacts(run_id, _state(places, record), record, live, stash_rev)
+        error = str(exc)
+    rebuilt = rebuild_record(places, store, run_id, live, stash_rev)
+    if Lease(places, run_id).is_held() or holds_open(os.path.basename(places.lease(run_id))):
+        state = RunState.ALIVE
+    else:
+        state = RunState.ORPHAN if rebuilt else RunState.UNREADABLE
+    error = error or ("" if rebuilt else "it has no record, and its refs do not tell its baseline")
+    return RunFacts(run_id, state, rebuilt, live, stash_rev, error, is_rebuilt=True)
 
 
 def _state(places: Places, record: RunRecord) -> str:

@@ -1,0 +1,51 @@
+"""Handler that adds our commands to ``dvc exp``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dvc_ckpt_recover.dvc_api.commands import Command, add_commands
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator
+
+    from dvc_ckpt_recover.patching import Call, Outcome
+
+
+def _recover_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        nargs="*",
+        metavar="<name>",
+        help="Runs to recover: experiment name, run id or temp dir (all orphans by default).",
+    )
+    parser.add_argument("--list", action="store_true", help="List the runs and do nothing.")
+    parser.add_argument("--all", action="store_true", help="Recover all orphans.")
+    parser.add_argument("--dry-run", action="store_true", help="Say what would be done.")
+    parser.add_argument(
+        "-f",
+        "--force",
+        action="store_true",
+        help="Recover runs of other hosts that have given no sign of life for two minutes.",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+
+
+COMMANDS = (
+    Command(
+        "recover",
+        "Bring in what runs left whose dvc died.",
+        "Bring in what runs left whose dvc died: their checkpoints become a Partial experiment,\n"
+        "a finished experiment that nobody collected is collected, and the temp dir is removed\n"
+        "once all of it is proven to be in the repository. Runs that are alive are not touched.",
+        _recover_arguments,
+        "dvc_ckpt_recover.cli.recover:run",
+    ),
+)
+
+
+def add_parser(call: Call) -> Generator[None, Outcome, None]:  # noqa: ARG001
+    """Around ``dvc.commands.experiments.add_parser``: our commands stand in its list."""
+    add_commands(COMMANDS)
+    yield

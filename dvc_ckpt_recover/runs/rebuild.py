@@ -1,0 +1,110 @@
+"""Rebuild the record of a run from its refs alone: somebody removed or damaged ``.dvc/tmp``.
+
+Failure rule: what the refs do not tell is left open; without a baseline there is no record.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.git import Refs, history
+from dvc_ckpt_recover.model import CheckpointNote, ClosingNote
+from dvc_ckpt_recover.model.trailers import experiment_in
+from dvc_ckpt_recover.runs.record import Mode, RunRecord
+
+if TYPE_CHECKING:
+    from dvc_ckpt_recover.git import Store
+    from dvc_ckpt_recover.runs.places import Places
+
+_STASH = re.compile(
+    r"dvc-exp:(?P<rev>[0-9a-f]{40}):(?P<baseline>[0-9a-f]{40})"
+    r":(?P<name>[^~^:\\?\[\]*\n]*)(:(?P<branch>[^\n]+))?"
+)
+"""How DVC names a task in its stash: ``ExpStash.MESSAGE_FORMAT``, the same in all versions seen."""
+
+
+def find_temp_dir(places: Places, run_id: str) -> str:
+    """Return where the temp dir of a run is or, when it is gone, was."""
+    name = run_id.split("-", 1)[0]
+    for folder in (os.path.join(places.exps, "standalone"), places.exps):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) or os.path.isdir(f"{path}.removing"):
+            return path
+    return os.path.join(places.exps, "standalone", name)
+
+
+def rebuild_record(
+    places: Places, store: Store, run_id: str, live: str | None, stash_rev: str | None
+) -> RunRecord | None:
+    """Return what the refs of a run tell of it.
+
+    Args:
+        places: The project's places.
+        store: The main repository.
+        run_id: The run.
+        live: Its newest ready checkpoint, or None.
+        stash_rev: Its stash commit, whose message has baseline, name and branch, or None.
+
+    Returns:
+        A record, or None when its baseline cannot be known.
+    """
+    told = _told_by_stash(store, stash_rev) or _told_by_chain(store, live)
+    if told is None:
+        return None
+    name, baseline, parent, branch = told
+    temp_dir = find_temp_dir(places, run_id)
+    in_queue = os.path.isdir(temp_dir) and os.path.dirname(temp_dir) == places.exps
+    root = os.path.abspath(store.root)
+    return RunRecord(
+        run_id=run_id,
+        name=name,
+        baseline=baseline,
+        parent=parent,
+        branch=branch,
+        stash_rev=str(stash_rev or live),
+        main_root=root,
+        temp_dir=temp_dir,
+        dvc_dir=os.path.relpath(os.path.dirname(places.dvc_tmp), root),
+        mode=Mode.QUEUE if in_queue else Mode.TEMP,
+        started=float(store.commit(str(stash_rev or live)).commit_time),
+    )
+
+
+class _Told(NamedTuple):
+    name: str | None
+    baseline: str
+    parent: str
+    branch: str | None
+
+
+def _told_by_stash(store: Store, stash_rev: str | None) -> _Told | None:
+    if stash_rev is None:
+        return None
+    try:
+        found = _STASH.search(store.commit(stash_rev).message)
+        if found is None:
+            return None
+        branch = found["branch"]
+        tip = Refs(store).get(branch) if branch else None
+    except DamagedError:
+        return None
+    return _Told(found["name"] or None, found["baseline"], tip or found["rev"], branch)
+
+
+def _told_by_chain(store: Store, live: str | None) -> _Told | None:
+    """Read name and baseline off our own commits; those of DVC 2 tell neither."""
+    if live is None:
+        return None
+    name = None
+    try:
+        for sha in history.commits_between(store, live, None):
+            message = store.commit(sha).message
+            if CheckpointNote.read(message) is None and ClosingNote.read(message) is None:
+                return _Told(name, sha, sha, None) if sha != live else None
+            name = name or experiment_in(message)
+    except DamagedError:
+        return None
+    return None

@@ -1,0 +1,123 @@
+"""`dvc exp recover` after a real death of dvc: nothing that was told to be safe is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from support import DVC_VERSION, Project, Started, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACKNOWLEDGED = [1, 2, 3]
+"""Epochs whose checkpoint the trainer was told of before the fourth hangs."""
+
+
+def start(project: Project, name: str = "lost") -> tuple[Started, int]:
+    """Start a run that hangs in epoch 4; return its dvc and the trainer's pid."""
+    dying = project.dying(cause="hang")
+    running = project.start("exp", "run", "--temp", "-n", name, env=dying)
+    return running, project.marked_pid()
+
+
+def killed(project: Project, name: str = "lost") -> None:
+    """Leave an orphan: dvc and trainer are killed during epoch 4, at the same moment."""
+    running, _ = start(project, name)
+    running.signal_group(signal.SIGKILL)
+    running.wait()
+    project.mark.unlink()
+
+
+def recover(project: Project, *args: str, code: int = 0) -> dict[str, Any]:
+    """Run `dvc exp recover --json`, demand the exit code, and return what it printed."""
+    done = project.dvc("exp", "recover", "--json", *args)
+    assert done.returncode == code, done.stdout
+    start = done.stdout.index("{")
+    return json.loads(done.stdout[start : done.stdout.rindex("}") + 1])
+
+
+def records(project: Project) -> list[Path]:
+    """Return the records of runs."""
+    return sorted((project.path / ".dvc/tmp/ckpt-recover/runs").glob("*.json"))
+
+
+def check_partial(project: Project, name: str = "lost") -> None:
+    """Check that the experiment has all that was acknowledged, and that nothing else is left."""
+    tip = project.exps()[name]
+    *checkpoints, closing = project.commits(tip)
+    assert "Experiment-Status: partial" in project.git("log", "-1", "--format=%B", closing)
+    assert project.git("rev-parse", f"{closing}^{{tree}}") == project.git(
+        "rev-parse", f"{checkpoints[-1]}^{{tree}}"
+    )
+    metrics = [json.loads(project.read(sha, "metrics.json")) for sha in checkpoints]
+    assert [found["epoch"] for found in metrics] == ACKNOWLEDGED
+    locks = [project.read(sha, "dvc.lock") for sha in checkpoints]
+    logged = project.logged("checkpoint")
+    assert all(entry["md5"] in lock for entry, lock in zip(logged, locks))
+    assert project.temp_dirs() == []
+    assert not [ref for ref in project.refs() if "ckpt-recover" in ref]
+    assert not (project.path / ".dvc/tmp/ckpt-recover").exists()
+    project.git("fsck", "--strict")
+    project.dvc("exp", "apply", name, check=True)
+
+
+def test_the_trainer_goes_on_without_dvc(project: Project) -> None:
+    """Untouched while it lives; then the run is published, and a second time does nothing."""
+    running, trainer = start(project)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    (alone,) = recover(project, "--list")["runs"]
+    assert (alone["state"], alone["name"]) == ("alone", "lost")
+    assert recover(project)["runs"] == []
+    assert "alive" in recover(project, "lost", code=1)["runs"][0]["error"]
+    assert len(project.temp_dirs()) == 1
+    assert psutil.pid_exists(trainer)
+
+    os.kill(trainer, signal.SIGKILL)
+    wait_for(lambda: recover(project, "--list")["runs"][0]["state"] == "orphan")
+    (found,) = recover(project, "--dry-run")["runs"]
+    assert found["size"] > 10_000
+    assert "Partial" in found["plan"]
+    assert len(project.temp_dirs()) == 1
+    (done,) = recover(project)["runs"]
+    assert done["checkpoints"] == len(ACKNOWLEDGED)
+    assert done["cause"] == "dvc was killed"
+    assert done["freed"] > 10_000
+    check_partial(project)
+    assert recover(project) == {"runs": [], "freed": 0}
+
+
+@pytest.mark.parametrize("removed", ["exps", ""], ids=["exps", "all of tmp"])
+def test_somebody_removed_the_temp_dirs(project: Project, removed: str) -> None:
+    """The cure that people are told: what was a ready checkpoint comes back from Git alone."""
+    killed(project)
+    shutil.rmtree(project.path / ".dvc" / "tmp" / removed)
+    (done,) = recover(project)["runs"]
+    assert done["name"] == "lost"
+    tip = project.exps()["lost"]
+    *checkpoints, _ = project.commits(tip)
+    epochs = [json.loads(project.read(sha, "metrics.json"))["epoch"] for sha in checkpoints]
+    assert epochs == ACKNOWLEDGED[: len(epochs)]
+    if removed or DVC_VERSION < (3,):  # else what was only copied aside was removed as well
+        assert epochs == ACKNOWLEDGED
+    assert epochs
+    assert not [ref for ref in project.refs() if "ckpt-recover" in ref]
+
+
+def test_after_a_restart_the_pid_is_another_program(project: Project) -> None:
+    """The boot id differs, and the pid is alive as something else: dead all the same."""
+    killed(project)
+    (path,) = records(project)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["process"].update(pid=os.getpid(), boot="another boot")
+    path.write_text(json.dumps(record), encoding="utf-8")
+    (found,) = recover(project, "--list")["runs"]
+    assert found["state"] == "orphan"
+    recover(project, "lost")
+    check_partial(project)
