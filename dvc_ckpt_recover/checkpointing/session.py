@@ -139,7 +139,7 @@ class RunSession:
 
     def environment(self) -> dict[str, str]:
         """Return what the stage's command needs in its environment."""
-        env = {"DVC_CKPT_RECOVER_PID": str(os.getpid())}
+        env = {"DVC_CKPT_RECOVER_PID": str(os.getpid()), settings.ENV_RUN: self.record.run_id}
         if self._server:
             env[settings.ENV_ADDRESS] = self._server.address
         return env

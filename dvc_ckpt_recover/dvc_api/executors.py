@@ -27,10 +27,19 @@ class InfoFile:
     Attributes:
         status: DVC's TaskStatus; 6 is written over anything below 4 at the clean-up.
         result_ref: Experiment ref that a finished run made, or None.
+        result_hash: What it points to, or None.
+        root_dir: The temp dir, or None in a damaged file.
     """
 
     status: int
     result_ref: str | None
+    result_hash: str | None = None
+    root_dir: str | None = None
+
+    @property
+    def has_result(self) -> bool:
+        """Return whether DVC went through and made its experiment."""
+        return bool(self.result_ref and self.result_hash) and self.status in (SUCCESS, FINISHED)
 
 
 def read_info(path: str | None) -> InfoFile | None:
@@ -39,9 +48,34 @@ def read_info(path: str | None) -> InfoFile | None:
         return None
     try:
         value = read_json(path)
-        return InfoFile(int(value["status"]), value.get("result_ref"))
+        found = {key: value.get(key) for key in ("result_ref", "result_hash", "root_dir")}
+        return InfoFile(int(value["status"]), **found)
     except (OSError, DamagedError, KeyError, TypeError, ValueError):
         return None
+
+
+def note_end(path: str | None, *, success: bool) -> None:
+    """Have DVC see that a run whose dvc was killed has ended, as its own clean-up does.
+
+    Args:
+        path: Its info file, or None; a file that cannot be understood is left alone.
+        success: Whether its result stands.
+    """
+    info = read_info(path)
+    if path is None or info is None or info.status in (FAILED, CANCELED, FINISHED):
+        return
+    value = read_json(path)
+    value["status"] = FINISHED if success else FAILED
+    if not success:
+        value.update(result_hash=None, result_ref=None)
+    write_json(path, value)
+
+
+def set_result_ref(path: str | None, ref: str) -> None:
+    """Write into DVC's info file that the run's experiment is ``ref``, its name being taken."""
+    info = read_info(path)
+    if path is not None and info is not None:
+        write_json(path, {**read_json(path), "result_ref": ref})
 
 
 def mark_failed(info: Any, path: str | None) -> None:  # noqa: ANN401

@@ -9,6 +9,7 @@ from dvc_ckpt_recover.model.cause import Cause
 _STATUS = "Experiment-Status"
 _CAUSE = "Experiment-Cause"
 _COUNT = "Experiment-Checkpoints"
+_TASK = "Experiment-Task"
 _NUMBER = "Checkpoint"
 _STAGE = "Checkpoint-Stage"
 _STATE = "Checkpoint-State"
@@ -63,15 +64,19 @@ class ClosingNote:
     Attributes:
         cause: Why the run ended.
         checkpoints: How many checkpoints the experiment has.
+        task: DVC's id of the queue task that ended here (its stash commit), or None.
     """
 
     cause: Cause
     checkpoints: int
+    task: str | None = None
 
     def message(self, name: str | None) -> str:
         """Return the message of the closing commit of the experiment ``name``."""
         subject = "partial experiment" + (f" {name}" if name else "")
         trailers = {_STATUS: "partial", _CAUSE: str(self.cause), _COUNT: str(self.checkpoints)}
+        if self.task:
+            trailers[_TASK] = self.task
         return _message(subject, trailers)
 
     @classmethod
@@ -81,4 +86,8 @@ class ClosingNote:
         if found.get(_STATUS) != "partial":
             return None
         count = found.get(_COUNT, "")
-        return cls(Cause.parse(found.get(_CAUSE, "unknown")), int(count) if count.isdigit() else 0)
+        return cls(
+            Cause.parse(found.get(_CAUSE, "unknown")),
+            int(count) if count.isdigit() else 0,
+            found.get(_TASK),
+        )

@@ -26,9 +26,11 @@ from dvc_ckpt_recover.git import (
 )
 from dvc_ckpt_recover.model import Cause, ClosingNote
 from dvc_ckpt_recover.recovery.ending import Ending
+from dvc_ckpt_recover.recovery.hold import hold
 from dvc_ckpt_recover.recovery.proof import prove
 from dvc_ckpt_recover.recovery.publish import publish
 from dvc_ckpt_recover.recovery.removal import bring_back, set_aside
+from dvc_ckpt_recover.recovery.staged import finish_staged
 from dvc_ckpt_recover.runs import Ended, Mode
 
 if TYPE_CHECKING:
@@ -57,19 +59,30 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     Returns:
         How the run ended; ``is_safe`` says whether the temp dir may go.
     """
-    bring_back(record.temp_dir)
     try:
-        if record.reproduced:
+        bring_back(record.temp_dir)
+        if _is_finished(record):
             return _end_success(places, record, evidence)
+        hold(record)
+        evidence.proven |= finish_staged(places, record, evidence.cache)
         return _end_failure(places, record, evidence)
     except (RecoverError, OSError) as exc:
-        return _keep(record, str(exc))
+        return keep(record, str(exc))
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
-        return _keep(record, repr(exc))
+        return keep(record, repr(exc))
 
 
-def _keep(record: RunRecord, why: str) -> Ending:
+def _is_finished(record: RunRecord) -> bool:
+    """Return whether DVC made its experiment, even when it was killed before it could say so."""
+    if record.reproduced:
+        return True
+    info = executors.read_info(record.infofile)
+    return not record.cause and info is not None and info.has_result
+
+
+def keep(record: RunRecord, why: str) -> Ending:
+    """Return the ending of a run whose temp dir must stay under its own name."""
     try:
         bring_back(record.temp_dir)
     except OSError as exc:
@@ -127,7 +140,7 @@ def _end_failure(places: Places, record: RunRecord, evidence: Evidence) -> Endin
     cause = Cause.parse(record.cause or "dvc was killed")
     if record.unsaved:
         why = f"the stage {record.unsaved} ended in good order and its outputs could not be saved"
-        return _keep(record, f"{why} ({cause})")
+        return keep(record, f"{why} ({cause})")
     tip = refs.get(LIVE + record.run_id)
     if tip is None:
         return _end_empty(places, record, cause)
@@ -164,7 +177,8 @@ def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) 
     if closing_of(store, tip):
         return tip
     count = len(checkpoints_of(store, tip, record.baseline))
-    message = ClosingNote(cause, count).message(record.name)
+    task = record.stash_rev if record.mode == Mode.QUEUE else None
+    message = ClosingNote(cause, count, task).message(record.name)
     sha = store.make_commit(store.tree_sha(tip), [tip], message)
     refs.move(LIVE + record.run_id, sha, tip)
     return sha
