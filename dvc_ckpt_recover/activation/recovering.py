@@ -96,8 +96,8 @@ class Recovery:
         if facts.is_rebuilt:
             record.save(self.places)
         cache = Cache(self._repo)
-        finish_staged(self.places, record, cache)
-        ending = end_run(self.places, record, Evidence(cache))
+        evidence = Evidence(cache, finish=lambda: finish_staged(self.places, record, cache))
+        ending = end_run(self.places, record, evidence)
         if not ending.is_safe:
             return Recovered(name, error=ending.why_kept)
         return self._remove(record, ending, lease)

@@ -69,7 +69,7 @@ class Asider:
         )
 
     def _unstarted(self, view: PipelineView) -> Iterable[str]:
-        yield f"{self._record.dvc_dir}/tmp/repro.dat".replace(os.sep, "/")
+        yield "/".join([*self._record.dvc_dir.split(os.sep), "tmp", "repro.dat"])
         for stage in view.related:
             if stage.key not in self._finished:
                 yield from (out.repo_path for out in stage.outs if not out.cached)

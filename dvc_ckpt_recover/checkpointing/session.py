@@ -136,7 +136,7 @@ class RunSession:
 
     def environment(self) -> dict[str, str]:
         """Return what the stage's command needs in its environment."""
-        env = {settings.ENV_PID: str(os.getpid())}
+        env = {settings.ENV_PID: str(os.getpid()), settings.ENV_RUN: self.record.run_id}
         file = self._native_file
         if self._server:
             env[settings.ENV_ADDRESS] = self._server.address

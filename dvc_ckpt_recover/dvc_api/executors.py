@@ -71,6 +71,13 @@ def note_end(path: str | None, *, success: bool) -> None:
     write_json(path, value)
 
 
+def set_result_ref(path: str | None, ref: str) -> None:
+    """Write into DVC's info file that the run's experiment is ``ref``, its name being taken."""
+    info = read_info(path)
+    if path is not None and info is not None:
+        write_json(path, {**read_json(path), "result_ref": ref})
+
+
 def mark_failed(info: Any, path: str | None) -> None:  # noqa: ANN401
     """Have DVC believe that a run failed: in its object and in its info file.
 

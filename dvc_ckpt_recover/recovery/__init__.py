@@ -4,6 +4,6 @@ Each step can be repeated, and the pipeline may be killed between any two of the
 """
 
 from dvc_ckpt_recover.recovery.ending import Ending
-from dvc_ckpt_recover.recovery.pipeline import Evidence, end_run, settle
+from dvc_ckpt_recover.recovery.pipeline import Evidence, end_run, keep, settle
 
-__all__ = ["Ending", "Evidence", "end_run", "settle"]
+__all__ = ["Ending", "Evidence", "end_run", "keep", "settle"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.durable import remove_file
@@ -25,6 +25,7 @@ from dvc_ckpt_recover.git import (
 )
 from dvc_ckpt_recover.model import Cause, ClosingNote
 from dvc_ckpt_recover.recovery.ending import Ending
+from dvc_ckpt_recover.recovery.hold import hold
 from dvc_ckpt_recover.recovery.proof import prove
 from dvc_ckpt_recover.recovery.publish import publish
 from dvc_ckpt_recover.recovery.receipt import read_receipt, write_receipt
@@ -43,10 +44,12 @@ class Evidence:
     Attributes:
         cache: The project's DVC cache.
         proven: DVC objects hashed while they were stored.
+        finish: Stores what was copied aside; called once no process of the run is left.
     """
 
     cache: Cache
     proven: set[str] = field(default_factory=set)
+    finish: Callable[[], object] = lambda: None
 
 
 def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
@@ -68,12 +71,14 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
             collected = _end_collected(places, record, evidence)
             if collected is not None:
                 return collected
+        hold(record)
+        evidence.finish()
         return _end_failure(places, record, evidence)
     except (RecoverError, OSError) as exc:
-        return _keep(record, str(exc))
+        return keep(record, str(exc))
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
-        return _keep(record, repr(exc))
+        return keep(record, repr(exc))
 
 
 def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:
@@ -81,11 +86,12 @@ def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:
     try:
         set_aside(record.temp_dir, places)
     except (RecoverError, OSError) as exc:
-        return _keep(record, str(exc))
+        return keep(record, str(exc))
     return proven
 
 
-def _keep(record: RunRecord, why: str) -> Ending:
+def keep(record: RunRecord, why: str) -> Ending:
+    """Return the ending of a run whose temp dir must stay under its own name."""
     try:
         bring_back(record.temp_dir)
     except OSError as exc:
@@ -165,7 +171,7 @@ def _end_failure(places: Places, record: RunRecord, evidence: Evidence) -> Endin
     cause = Cause.parse(record.cause or "dvc was killed")
     if record.unsaved:
         why = f"the stage {record.unsaved} ended in good order and its outputs could not be saved"
-        return _keep(record, f"{why} ({cause})")
+        return keep(record, f"{why} ({cause})")
     tip = refs.get(LIVE + record.run_id)
     if tip is None:
         return _end_empty(places, record, cause)

@@ -30,7 +30,12 @@ def say(block: list[str]) -> None:
     """Write a block of lines to stderr, or hold it."""
     if _held:
         _held[0].append(block)
-        return
+    else:
+        say_now(block)
+
+
+def say_now(block: list[str]) -> None:
+    """Write a block of lines to stderr, held or not: a worker's command lasts for many runs."""
     for line in block:
         write_line(line)
 

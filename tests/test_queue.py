@@ -1,0 +1,128 @@
+"""Queued runs that die, with real workers: what they finished is kept, and their row is Partial."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from support import DVC_VERSION, Project, wait_for
+from support.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HANG = Project.dying(cause="hang")
+DVC_IS_POLITE = DVC_VERSION >= (2, 58)
+"""Whether ``dvc queue kill`` interrupts; before, it kills the runner alone."""
+
+
+@pytest.fixture
+def queue(project: Project) -> Iterator[Queue]:
+    """Return the queue of a project; its processes are ended with the test."""
+    with Queue(project) as queue:
+        yield queue
+
+
+def kept(project: Project, name: str = "run") -> list[int]:
+    """Return the epochs of an experiment's checkpoints, each with the model that belongs to it."""
+    tip = project.exps()[name]
+    logged = {entry["epoch"]: entry["md5"] for entry in project.logged()}
+    epochs = []
+    for sha in project.commits(tip)[:-1]:
+        epoch = int(project.read(sha, "metrics.json").split('"epoch": ')[1].split(",")[0])
+        assert logged[epoch] in project.read(sha, "dvc.lock")
+        epochs.append(epoch)
+    assert "Experiment-Status: partial" in project.git("log", "-1", "--format=%B", tip)
+    return epochs
+
+
+def check_end(queue: Queue, cause: str, name: str = "run") -> None:
+    """Check what every end has in common: nothing is left but the experiment and DVC's records."""
+    project = queue.project
+    assert project.temp_dirs() == []
+    assert not (project.path / ".dvc" / "tmp" / "ckpt-recover").exists()
+    assert [ref for ref in project.refs() if ref.startswith("refs/ckpt-recover")] == []
+    note = project.git("log", "-1", "--format=%B", project.exps()[name])
+    assert f"Experiment-Cause: {cause}" in note
+    assert f"Experiment-Task: {queue.tasks()[name]}" in note
+    assert queue.info(name)["status"] == 4
+    assert queue.info(name)["result_hash"] is None
+    assert f"experiment '{name}' (Partial): {cause}" in queue.log(name)
+    assert project.git("fsck", "--no-dangling") == ""
+
+
+def test_a_killed_trainer(queue: Queue) -> None:
+    """Three checkpoints are kept; the next task of the same worker is none the worse for it."""
+    queue.put("run")
+    queue.start(env=Project.dying())
+    queue.wait(1)
+    assert kept(queue.project) == [1, 2, 3]
+    check_end(queue, "stage train: signal 9 (SIGKILL)")
+    assert queue.worker_log().count("Kept 3 checkpoints of experiment 'run'") == 1
+
+
+def hanging(queue: Queue, **env: str) -> int:
+    """Start a run whose trainer hangs in its fourth epoch and return the trainer's pid."""
+    queue.put("run")
+    queue.start(env={**HANG, **env})
+    trainer = queue.project.marked_pid()
+    wait_for(lambda: live_checkpoints(queue.project) == 3, what="the third checkpoint")
+    return trainer
+
+
+def live_checkpoints(project: Project) -> int:
+    """Return how many checkpoints of the one run that lives are in the main repository."""
+    tips = [sha for ref, sha in project.refs().items() if ref.startswith("refs/ckpt-recover/live/")]
+    return len(project.commits(tips[0])) if tips else 0
+
+
+def test_a_polite_kill_waits_for_the_last_checkpoint(queue: Queue) -> None:
+    """The trainer takes two seconds to save what it has, and that is kept too."""
+    hanging(queue, FIXTURE_LAST_WORDS="2")
+    queue.project.dvc("queue", "kill", "run", check=True)
+    queue.wait(1)
+    if DVC_IS_POLITE:
+        assert kept(queue.project) == [1, 2, 3, 4]
+        check_end(queue, "stage train: signal 2 (SIGINT)")
+    else:  # its runner is dead already when the trainer hears of it
+        assert kept(queue.project) == [1, 2, 3]
+        check_end(queue, "dvc was killed")
+    assert queue.project.epochs("epoch") == [1, 2, 3, 4]
+
+
+def force(queue: Queue) -> None:
+    """Kill the runner with DVC's own command."""
+    queue.project.dvc("queue", "kill", "--force", "run", check=True)
+
+
+def stop(queue: Queue) -> None:
+    """Stop the worker and kill its run."""
+    queue.project.dvc("queue", "stop", "--kill", check=True)
+
+
+def kill_runner(queue: Queue) -> None:
+    """Kill the runner as the kernel would."""
+    os.kill(queue.runner("run"), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(
+            force, marks=pytest.mark.skipif(DVC_VERSION < (2, 58), reason="DVC has no --force")
+        ),
+        stop,
+        kill_runner,
+    ],
+)
+def test_a_trainer_that_outlives_its_runner(queue: Queue, end: Callable[[Queue], None]) -> None:
+    """It is ended politely, its last words waited for, before its dir goes."""
+    trainer = hanging(queue, FIXTURE_LAST_WORDS="1")
+    end(queue)
+    queue.wait(1)
+    assert queue.project.epochs("epoch") == [1, 2, 3, 4]
+    wait_for(lambda: trainer not in [each.pid for each in queue.processes()], what="its end")
+    assert kept(queue.project) == [1, 2, 3]
+    check_end(queue, "dvc was killed")
