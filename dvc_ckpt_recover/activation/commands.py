@@ -32,6 +32,45 @@ def _recover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
+def _resume_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="<experiment>",
+        help="Partial experiment to go on with (the only one of HEAD by default).",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--temp",
+        action="store_true",
+        help="Run in a separate temporary directory, now (the default).",
+    )
+    where.add_argument(
+        "--queue",
+        action="store_true",
+        help="Put it into the run queue, for `dvc queue start`.",
+    )
+    parser.add_argument(
+        "-S",
+        "--set-param",
+        action="append",
+        default=[],
+        metavar="[<filename>:]<param_name>=<param_value>",
+        help="Go on with another value of a param.",
+    )
+    parser.add_argument(
+        "--from",
+        dest="rev",
+        metavar="<commit>",
+        help="Go on from this checkpoint instead of the newest that is whole.",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="Print JSON; all other output goes to stderr.",
+    )
+
+
 COMMANDS = (
     Command(
         "recover",
@@ -41,6 +80,15 @@ COMMANDS = (
         "once all of it is proven to be in the repository. Runs that are alive are not touched.",
         _recover_arguments,
         "dvc_ckpt_recover.cli.recover:run",
+    ),
+    Command(
+        "resume",
+        "Go on with a partial experiment from its newest whole checkpoint.",
+        "Go on with a partial experiment from its newest whole checkpoint, with the experiment's\n"
+        "own code and params. Whatever is damaged is named, and the checkpoint before is taken.\n"
+        "To go on with changes of yours: dvc exp apply, edit, dvc exp run --temp.",
+        _resume_arguments,
+        "dvc_ckpt_recover.cli.resume:run",
     ),
 )
 

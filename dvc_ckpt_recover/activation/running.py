@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.checkpointing.session import open_session, session_for
 from dvc_ckpt_recover.dvc_api import executors, outputs
+from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.stages import root_of
 from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
+from dvc_ckpt_recover.errors import RecoverError
 from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history
+from dvc_ckpt_recover.resuming import go_on
 from dvc_ckpt_recover.runs import Mode, Places, ProcessId, RunRecord, run_id_of
 
 if TYPE_CHECKING:
@@ -90,8 +94,22 @@ def stage_command(call: Call) -> Steps:
         yield
         return
     session.stage_starts(stage)
+    _bring_back(session, stage)
     outcome = yield
     session.stage_command_ended(stage, outcome.error)
+
+
+def _resumed_number(session: RunSession) -> int | None:
+    return go_on.number_for(session.record, session.view.stage) if session.view else None
+
+
+def _bring_back(session: RunSession, stage: Any) -> None:  # noqa: ANN401
+    """Give a stage that goes on its metrics back; without them it still goes on."""
+    try:
+        if session.view and _resumed_number(session) is not None:
+            go_on.bring_back(session.record, session.view.stage, Cache(stage.repo))
+    except (RecoverError, OSError) as exc:
+        failures.note(f"the metrics of stage {stage.addressing} could not be brought back", exc)
 
 
 def stage_environment(call: Call) -> Steps:
@@ -101,6 +119,9 @@ def stage_environment(call: Call) -> Steps:
     if session is None or outcome.error is not None:
         return
     outcome.value["env"].update(session.environment())
+    number = _resumed_number(session)
+    if number is not None:
+        outcome.value["env"].update(go_on.environment(number))
     lease = session.lease.inheritable()
     if lease is not None:
         outcome.value["pass_fds"] = (*outcome.value.get("pass_fds", ()), lease)

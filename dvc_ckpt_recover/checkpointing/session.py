@@ -86,6 +86,11 @@ class RunSession:
         return self._taker.proven if self._taker else set()
 
     @property
+    def view(self) -> PipelineView | None:
+        """Return what is known of the stage that runs now, or None between stages."""
+        return self._view
+
+    @property
     def stage(self) -> str | None:
         """Return the address of the stage whose command failed, if one did."""
         return self.cause.stage if self.cause else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,12 @@ def unfinished_command(cmd: Any, number: int) -> str:  # noqa: ANN401
 def is_unfinished(entry: dict[str, Any]) -> bool:
     """Return whether a stage's entry was written by a checkpoint of the running stage."""
     return str(entry.get("cmd", "")).startswith(_UNFINISHED.partition("(")[0])
+
+
+def unfinished_number(entry: dict[str, Any]) -> int | None:
+    """Return the number of the checkpoint that wrote a stage's entry, None for a finished stage."""
+    found = re.match(r"# unfinished \(checkpoint (\d+)\): ", str(entry.get("cmd", "")))
+    return int(found.group(1)) if found else None
 
 
 def locked_outs(value: dict[str, Any]) -> list[LockedOut]:

@@ -24,6 +24,7 @@ class OutView:
         def_path: As ``dvc.yaml`` says it.
         cached: Whether DVC stores it; otherwise Git does.
         resumable: Whether it is there when the stage starts (``checkpoint`` or ``persist``).
+        shown: Whether it is a metric or a plot.
     """
 
     path: str
@@ -31,6 +32,7 @@ class OutView:
     def_path: str
     cached: bool
     resumable: bool
+    shown: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def _out(out: Any, root: str) -> OutView | None:  # noqa: ANN401
         def_path=str(out.def_path),
         cached=bool(out.use_cache),
         resumable=bool(out.persist or getattr(out, "checkpoint", False)),
+        shown=bool(out.metric or out.plot),
     )
 
 

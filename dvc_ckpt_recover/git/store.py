@@ -117,6 +117,17 @@ class Store:
             if entry.path == name or entry.path.endswith(f"/{name}")
         }
 
+    def files_below(self, commit: str, top: str) -> dict[str, bytes]:
+        """Return the file ``top`` of a commit, or all files in the folder of that name."""
+        index = pygit2.Index()
+        index.read_tree(self.commit(commit).tree)
+        inside = f"{top}/"
+        return {
+            entry.path: self.read(str(entry.id))[1]
+            for entry in index
+            if entry.path == top or entry.path.startswith(inside)
+        }
+
     def is_ancestor(self, old: str, new: str) -> bool:
         """Return whether ``old`` is ``new`` or one of the commits behind it."""
         if old == new:

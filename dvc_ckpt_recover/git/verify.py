@@ -67,3 +67,28 @@ def verify_history(store: Store, tip: str, stop: str | None) -> list[str]:
     for sha in proven:
         store.read(sha)
     return proven
+
+
+def verify_tree(store: Store, commit: str) -> dict[str, str]:
+    """Read and hash every file of one commit.
+
+    Returns:
+        Path -> name of the object.
+
+    Raises:
+        DamagedError: One of them is missing or damaged.
+    """
+    found: dict[str, str] = {}
+    _verify_folder(store, store.tree_sha(commit), "", found)
+    return found
+
+
+def _verify_folder(store: Store, sha: str, prefix: str, found: dict[str, str]) -> None:
+    store.read(sha)
+    for entry in store.repo[pygit2.Oid(hex=sha)]:
+        path = f"{prefix}{entry.name}"
+        if entry.type_str == "tree":
+            _verify_folder(store, str(entry.id), f"{path}/", found)
+        elif entry.filemode != COMMIT_LINK:
+            store.read(str(entry.id))
+            found[path] = str(entry.id)

@@ -80,5 +80,5 @@ def _partial(ending: Ending) -> list[str]:
         f"Kept {count} {plural} of experiment '{ending.name}' (Partial): {ending.cause}.",
         "  See it:               dvc exp show",
         f"  Into the workspace:   dvc exp apply {ending.name}",
-        "  Go on from there:     dvc exp run --temp (after apply)",
+        f"  Go on from there:     dvc exp resume {ending.name}",
     ]
