@@ -3,8 +3,6 @@
 Importing this package imports nothing else: it happens at every Python start.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 __all__ = ["make_checkpoint"]
 
