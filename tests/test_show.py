@@ -20,10 +20,8 @@ EARLY = "stage prepare: exit code 3"
 
 
 @pytest.fixture(scope="module")
-def ended(
-    build_once: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Project:
-    """Return a project with three runs: `whole` finished, `killed` has 3 checkpoints, `early` none."""
+def ended(build_once: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project with three runs: `whole`, `killed` (3 checkpoints) and `early` (none)."""
     folder = tmp_path_factory.mktemp("ended")
     subprocess.run(["cp", "-a", str(build_once()), str(folder / "repo")], check=True)
     project = Project(folder / "repo", folder / "outside")
@@ -179,5 +177,3 @@ def test_a_partial_experiment_that_was_finished_is_a_success(copied: Project) ->
     assert tip not in [row["rev"] for row in rows]
     assert rows[0]["state"] in (None, "Success")
     assert "Partial" not in copied.dvc("exp", "show", "--csv", check=True).stdout
-
-

@@ -48,7 +48,7 @@ def collect(call: Call) -> Steps:
 
 
 def hint(orphans: set[str]) -> None:
-    """Say how to bring in what orphans hold, when there are any."""
+    """Say in one line that runs wait for their recovery."""
     if orphans:
         runs = "1 run was" if len(orphans) == 1 else f"{len(orphans)} runs were"
         messages.say(

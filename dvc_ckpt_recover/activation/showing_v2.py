@@ -33,7 +33,9 @@ def show(call: Call) -> Steps:
     finally:
         _open.pop()
     if outcome.error is None:
-        table.finish(outcome.value, hide_failed=call["hide_failed"], sha_only=call["sha_only"])
+        table.finish(outcome.value, hide_failed=call["hide_failed"])
+        if call["sha_only"]:
+            rows_v2.drop_names(outcome.value)
         hint(table.orphans)
 
 

@@ -6,7 +6,7 @@ Imported only once a table is asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from dvc.repo.experiments.serialize import (
     ExpExecutor,
@@ -29,7 +29,7 @@ WITHOUT_DVC = "without dvc"
 
 
 @dataclass
-class RunExecutor(ExpExecutor):
+class RunExecutor(ExpExecutor):  # type: ignore[misc]
     """DVC's executor and what this package knows beside it; ``--json`` carries the fields.
 
     Attributes:
@@ -38,9 +38,9 @@ class RunExecutor(ExpExecutor):
         checkpoints: How many there are.
     """
 
-    cause: Optional[str] = None
-    stage: Optional[str] = None
-    checkpoints: Optional[int] = None
+    cause: str | None = None
+    stage: str | None = None
+    checkpoints: int | None = None
 
 
 def states(repo: Any, shas: Iterable[str], kwargs: dict[str, Any]) -> list[Any]:  # noqa: ANN401
@@ -82,7 +82,7 @@ def kept_range(revs: list[Any], name: str | None, executor: Any) -> Any:  # noqa
 
 
 def failed_range(
-    repo: Any,
+    repo: Any,  # noqa: ANN401
     stash_rev: str,
     name: str | None,
     executor: RunExecutor,
@@ -153,7 +153,8 @@ def ordered(
     **kwargs: Any,  # noqa: ANN401
 ) -> list[Any]:
     """Return experiments as DVC sorts them; it cannot sort those whose tip has no data."""
-    measured, bare = [], []
+    measured: list[Any] = []
+    bare: list[Any] = []
     for exp_range in experiments:
         (measured if exp_range.revs and exp_range.revs[0].data else bare).append(exp_range)
     return [*original(measured, *args, **kwargs), *bare]

@@ -82,6 +82,13 @@ def failed_row(repo: Any, stash_rev: str, cause: str, name: str | None) -> dict[
     return row
 
 
+def drop_names(found: dict[str, dict[str, Any]]) -> None:
+    """Leave only hashes, as ``--sha`` does."""
+    for rows in found.values():
+        for row in rows.values():
+            (row.get("data") or {}).pop("name", None)
+
+
 def table_rows(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[list[Any]]:  # noqa: ANN401
     """Yield the table's rows, the state of a run with checkpoints in its first one only."""
     fill = kwargs.get("fill_value", "-")

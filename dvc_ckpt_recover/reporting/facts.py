@@ -9,15 +9,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
-import pygit2
-
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
 from dvc_ckpt_recover.dvc_api.stashes import ARGS_FILE, read_stash_message
 from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import Refs, Store, closing_of, commits_between
 from dvc_ckpt_recover.model import Cause, CheckpointNote, ClosingNote
-from dvc_ckpt_recover.runs import Mode, Places
+from dvc_ckpt_recover.runs import Lease, Mode, Places
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, survey
 
 if TYPE_CHECKING:
@@ -118,8 +116,8 @@ class Facts:
     def runs(self) -> dict[str, Run]:
         """Return the runs of this project: stash commit -> run."""
         if self._runs is None:
-            found = contained("the runs", lambda: survey(self.places, self.store), [])
-            read = (contained(f"the run {facts.run_id}", _reader(self, facts)) for facts in found)
+            found = contained("the runs", survey, self.places, self.store, otherwise=[])
+            read = (contained(f"the run {one.run_id}", self._read_run, one) for one in found)
             self._runs = {run.stash_rev: run for run in read if run is not None}
         return self._runs
 
@@ -127,13 +125,12 @@ class Facts:
     def experiments(self) -> dict[str, Experiment]:
         """Return the published experiments of the whole repository: ref -> experiment."""
         if self._experiments is None:
-            refs = contained("the experiments", lambda: Refs(self.store).list("refs/exps/"), {})
+            refs = contained("the experiments", Refs(self.store).list, "refs/exps/", otherwise={})
             self._experiments = {}
             for ref, tip in refs.items():
                 if is_experiment_ref(ref):
-                    found = contained(
-                        f"the experiment {experiment_name(ref)}", self._reading(ref, tip)
-                    )
+                    what = f"the experiment {experiment_name(ref)}"
+                    found = contained(what, self._read_experiment, ref, tip)
                     if found is not None:
                         self._experiments[ref] = found
         return self._experiments
@@ -166,9 +163,6 @@ class Facts:
             return False
         return CheckpointNote.read(message) is not None or ClosingNote.read(message) is not None
 
-    def _reading(self, ref: str, tip: str) -> Callable[[], Experiment]:
-        return lambda: self._read_experiment(ref, tip)
-
     def _read_experiment(self, ref: str, tip: str) -> Experiment:
         notes = {}
         for sha in commits_between(self.store, tip, baseline_of(ref)):
@@ -179,10 +173,10 @@ class Facts:
         return Experiment(ref, tip, notes.get(tip), frozenset(notes), tasks)
 
     def _read_run(self, facts: RunFacts) -> Run | None:
-        if facts.state == RunState.UNREADABLE:
-            raise DamagedError(facts.error)
         record = facts.record
         if record is None:
+            if facts.error:
+                failures.note(f"the run {facts.run_id}", DamagedError(facts.error))
             return self._run_without_record(facts)
         return Run(
             run_id=facts.run_id,
@@ -200,7 +194,7 @@ class Facts:
 
     def _run_without_record(self, facts: RunFacts) -> Run | None:
         """Read a run whose record was deleted from its refs; None for another project's."""
-        if facts.stash_rev is None:
+        if facts.stash_rev is None or Lease(self.places, facts.run_id).is_held():
             return None
         note = read_stash_message(self.store.commit(facts.stash_rev).message)
         if (
@@ -210,7 +204,7 @@ class Facts:
             return None
         return Run(
             run_id=facts.run_id,
-            state=facts.state,
+            state=RunState.ORPHAN,
             baseline=note.baseline,
             name=note.name,
             stash_rev=facts.stash_rev,
@@ -227,35 +221,38 @@ class Facts:
         return Cause(DVC_DIED, self.stage_of(live) if live else None)
 
     def dead(self, baselines: Iterable[str]) -> list[Run]:
-        """Return the runs of some baselines that nobody works for and that need a row, newest last.
+        """Return the runs of some baselines that nobody works for and that need a row.
 
         One that was published already, or whose name a newer run or an experiment has taken
         after it left nothing, needs none.
         """
         wanted = set(baselines)
         found = [run for run in self.runs.values() if run.is_dead and run.baseline in wanted]
-        return [run for run in found if not self._is_superseded(run)]
+        return [run for run in found if not self._has_other_row(run)]
 
-    def _is_superseded(self, run: Run) -> bool:
-        if run.live is None:
-            taken = {(exp.baseline, exp.name) for exp in self.experiments.values()}
-            others = (other for other in self.runs.values() if other.live or not other.is_dead)
-            taken |= {(other.baseline, other.name) for other in others}
-            return (run.baseline, run.name) in taken
-        return any(
-            exp.baseline == run.baseline and self.store.is_ancestor(run.live, exp.tip)
-            for exp in self.experiments.values()
-        )
+    def _has_other_row(self, run: Run) -> bool:
+        if run.live is not None:
+            return self.is_published(run)
+        others = [other for other in self.runs.values() if other.live or not other.is_dead]
+        taken = {(exp.baseline, exp.name) for exp in self.experiments.values()}
+        names = {(other.baseline, other.name) for other in others}
+        return (run.baseline, run.name) in taken | names
 
-
-def _reader(facts: Facts, run: RunFacts) -> Callable[[], Run | None]:
-    return lambda: facts._read_run(run)  # noqa: SLF001
+    def is_published(self, run: Run) -> bool:
+        """Return whether an experiment has all of a run's checkpoints."""
+        near = [exp for exp in self.experiments.values() if exp.baseline == run.baseline]
+        return bool(run.live) and any(self.store.is_ancestor(str(run.live), e.tip) for e in near)
 
 
-def contained(what: str, action: Callable[[], Any], otherwise: Any = None) -> Any:  # noqa: ANN401
-    """Return what ``action`` returns; when it fails, say so in one line and return ``otherwise``."""
+def contained(
+    what: str,
+    action: Callable[..., Any],
+    *args: Any,  # noqa: ANN401
+    otherwise: Any = None,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Return ``action(*args)``; when it fails, say so in one line and return ``otherwise``."""
     try:
-        return action()
-    except (Exception, pygit2.GitError) as exc:  # noqa: BLE001
+        return action(*args)
+    except Exception as exc:  # noqa: BLE001
         failures.note(f"{what} cannot be shown", exc)
         return otherwise

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.dvc_api import leftovers
 from dvc_ckpt_recover.dvc_api.executors import experiment_name
+from dvc_ckpt_recover.runs.survey import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,13 +42,18 @@ class Standing:
         """Return whether an entry that DVC takes for running is; a dead one gets another row."""
         run = self.facts.runs.get(entry.stash_rev)
         if run is not None:
-            return not run.is_dead
+            return not (run.is_dead or self._is_closing(run))
         if self.facts.kept_of_task(entry.stash_rev) or leftovers.is_ending(queue, entry.stash_rev):
             return False
         leftover = leftovers.judge(queue, entry)
         if leftover is not None:
             self.leftovers[entry.stash_rev] = leftover
         return leftover is None
+
+    def _is_closing(self, run: Run) -> bool:
+        """Return whether a run that nears its end has given its row to what it left."""
+        gone = run.temp_dir is not None and not os.path.isdir(run.temp_dir)
+        return (gone and run.state != RunState.ELSEWHERE) or self.facts.is_published(run)
 
     def has_other_row(self, stash_rev: str) -> bool:
         """Return whether a task that DVC takes for failed has a row of ours."""

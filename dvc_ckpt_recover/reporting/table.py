@@ -37,15 +37,14 @@ class Table(Standing):
                 self.running.add(stash_rev)
                 run = self.facts.runs.get(stash_rev)
                 if run is not None:
-                    contained(
-                        f"the checkpoints of {run.name}", lambda: self._follow(exp_range, run)
-                    )
+                    what = f"the checkpoints of {run.name}"
+                    contained(what, self._follow, exp_range, run)
         for run in self.facts.runs.values():
             if run.state == RunState.ALONE and run.baseline in baselines:
-                self._add_alone(found, run)
+                contained(f"the run {run.name}", self._add_alone, found, run)
 
     def _add_alone(self, found: Any, run: Run) -> None:  # noqa: ANN401
-        if run.stash_rev in self.running:
+        if run.stash_rev in self.running or self.facts.is_published(run):
             return
         (state,) = rows.states(self.repo, [run.stash_rev], self._kwargs)
         executor = rows.RunExecutor("running", local=self._local(run.stash_rev))
@@ -89,7 +88,7 @@ class Table(Standing):
                 self._published(exp_range) for exp_range in ranges if self._is_shown(exp_range)
             ]
         for run in self.kept(baselines):
-            exp_range = contained(f"the run {run.name}", lambda: self._orphan(run))  # noqa: B023
+            exp_range = contained(f"the run {run.name}", self._orphan, run)
             if exp_range is not None:
                 found[run.baseline].append(exp_range)
         for leftover in self.leftovers.values():
@@ -148,18 +147,14 @@ class Table(Standing):
             ranges[:] = [one for one in ranges if not self.has_other_row(one.revs[0].rev)]
         for run in self.empty(baselines):
             executor = self._executor(run, "failed", None)
-            self._add_failed(found, run.baseline, run.stash_rev, run.name, executor, kwargs)
-        for left in self.leftovers.values():
-            if not left.revs and left.baseline in baselines:
-                self.orphans.add(left.stash_rev)
-                executor = rows.RunExecutor("failed", local=left.local, cause=leftovers.CAUSE)
-                self._add_failed(found, left.baseline, left.stash_rev, left.name, executor, kwargs)
-
-    def _add_failed(
-        self, found: Any, baseline: str, rev: str, name: Any, executor: Any, kwargs: Any
-    ) -> None:
-        exp_range = rows.failed_range(self.repo, rev, name, executor, kwargs)
-        found.setdefault(baseline, []).append(exp_range)
+            failed = rows.failed_range(self.repo, run.stash_rev, run.name, executor, kwargs)
+            found.setdefault(run.baseline, []).append(failed)
+        for one in self.leftovers.values():
+            if not one.revs and one.baseline in baselines:
+                self.orphans.add(one.stash_rev)
+                executor = rows.RunExecutor("failed", local=one.local, cause=leftovers.CAUSE)
+                failed = rows.failed_range(self.repo, one.stash_rev, one.name, executor, kwargs)
+                found.setdefault(one.baseline, []).append(failed)
 
     def _executor(self, run: Run, state: str, count: int | None) -> Any:  # noqa: ANN401
         if run.state == RunState.ORPHAN:
@@ -176,4 +171,4 @@ class Table(Standing):
 
     def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
         queue = self.repo.experiments.celery_queue
-        return contained("a queue task's process", lambda: rows.task_process(queue, stash_rev))
+        return contained("a queue task's process", rows.task_process, queue, stash_rev)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dvc_ckpt_recover.reporting.facts import Experiment, Run
 
-Rows = "dict[str, dict[str, Any]]"
+Rows = dict[str, dict[str, Any]]
 
 
 class TableV2(Standing):
@@ -26,33 +26,31 @@ class TableV2(Standing):
         DVC's own test is the wrong way round: it lists those that have ended.
         """
         for key in keys:
-            entry = contained(f"the run {key[:7]}", lambda: rows_v2.queue_entry(queue, key))  # noqa: B023
+            entry = contained(f"the run {key[:7]}", rows_v2.queue_entry, queue, key)
             if entry is not None and self.is_running(queue, entry):
                 yield entry
 
-    def finish(self, found: dict[str, Rows], *, hide_failed: bool, sha_only: bool) -> None:  # type: ignore[valid-type]
+    def finish(self, found: dict[str, Rows], *, hide_failed: bool) -> None:
         """Change DVC's rows, and add those that it does not know."""
         for baseline, rows in found.items():
             if baseline == "workspace":
                 continue
             for exp in list(self.facts.experiments.values()):
                 if exp.baseline == baseline and exp.tip in rows:
-                    contained(
-                        f"the experiment {exp.name}", lambda: self._published(rows, exp, sha_only)
-                    )
+                    contained(f"the experiment {exp.name}", self._published, rows, exp)
             for stash_rev in [rev for rev in rows if self._is_doubled(rows[rev], rev)]:
                 del rows[stash_rev]
             for run in self.facts.runs.values():
                 if run.baseline == baseline:
-                    contained(f"the run {run.name}", lambda: self._run(rows, run, sha_only))  # noqa: B023
+                    contained(f"the run {run.name}", self._run, rows, run)
             if not hide_failed:
-                self._failed(rows, baseline, sha_only)
+                self._failed(rows, baseline)
 
     def _is_doubled(self, row: dict[str, Any], rev: str) -> bool:
         failed = (row.get("data") or {}).get("status") == rows_v2.FAILED
         return failed and self.has_other_row(rev)
 
-    def _published(self, rows: Any, exp: Experiment, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+    def _published(self, rows: Rows, exp: Experiment) -> None:
         shas = self.facts.history(exp.tip, exp.baseline)
         kept = [sha for sha in shas if sha in rows and not self.facts.closing(sha)]
         if not kept or len(kept) == len(shas):
@@ -68,7 +66,7 @@ class TableV2(Standing):
             rows,
             kept,
             status=rows_v2.PARTIAL,
-            name=None if sha_only else exp.name,
+            name=exp.name,
             executor="dvc-task" if local else None,
             local=local,
             cause=str(note.cause),
@@ -76,7 +74,7 @@ class TableV2(Standing):
             checkpoints=len(kept),
         )
 
-    def _run(self, rows: Any, run: Run, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+    def _run(self, rows: Rows, run: Run) -> None:
         waits = run.is_dead and run.live and run in self.kept([run.baseline])
         if run.is_dead and not waits:
             return
@@ -90,18 +88,18 @@ class TableV2(Standing):
         if not run.is_dead and own is None and run.state != RunState.ALONE:
             return
         if not shas:
-            self._alone_without(rows, run, own, sha_only)
+            self._alone_without(rows, run, own)
             return
         for sha in shas:
             rows[sha] = rows_v2.commit_row(self.repo, sha, "Success")
         rows_v2.link(rows, shas, run.baseline)
-        self._mark_run(rows, run, shas, own, sha_only)
+        self._mark_run(rows, run, shas, own)
 
-    def _alone_without(self, rows: Any, run: Run, own: Any, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+    def _alone_without(self, rows: Rows, run: Run, own: dict[str, Any] | None) -> None:
         rows[run.stash_rev] = own or rows_v2.commit_row(self.repo, run.stash_rev, rows_v2.RUNNING)
-        self._mark_run(rows, run, [run.stash_rev], own, sha_only)
+        self._mark_run(rows, run, [run.stash_rev], own)
 
-    def _mark_run(self, rows: Any, run: Run, shas: list[str], own: Any, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+    def _mark_run(self, rows: Rows, run: Run, shas: list[str], own: dict[str, Any] | None) -> None:
         executor = ((own or {}).get("data") or {}).get("executor")
         alone = run.state == RunState.ALONE
         if run.is_dead:
@@ -116,7 +114,7 @@ class TableV2(Standing):
             rows,
             shas,
             status=rows_v2.PARTIAL if run.is_dead else rows_v2.RUNNING,
-            name=None if sha_only else name,
+            name=name,
             executor=executor or ("dvc-task" if local else None),
             local=local,
             cause=str(run.cause) if run.is_dead else (ALONE if alone else None),
@@ -124,20 +122,20 @@ class TableV2(Standing):
             checkpoints=0 if is_stash else len(shas),
         )
 
-    def _failed(self, rows: Any, baseline: str, sha_only: bool) -> None:  # noqa: ANN401, FBT001
+    def _failed(self, rows: Rows, baseline: str) -> None:
         left = [one for one in self.leftovers.values() if one.baseline == baseline]
         for run in self.empty([baseline]):
             if run.state == RunState.ORPHAN:
                 self.orphans.add(run.stash_rev)
-            name = None if sha_only else run.name
+            name = run.name
             rows[run.stash_rev] = rows_v2.failed_row(self.repo, run.stash_rev, str(run.cause), name)
         for one in left:
             self.orphans.add(one.stash_rev)
-            name = None if sha_only else one.name
+            name = one.name
             rows[one.stash_rev] = rows_v2.failed_row(
                 self.repo, one.stash_rev, leftovers.CAUSE, name
             )
 
     def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
         queue = self.repo.experiments.celery_queue
-        return contained("a queue task's process", lambda: rows_v2.task_process(queue, stash_rev))
+        return contained("a queue task's process", rows_v2.task_process, queue, stash_rev)
