@@ -129,10 +129,3 @@ def _signals_wait() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         messages.say(["Ctrl-C waited until the checkpoints were safe."])
-
-
-def main(call: Call) -> Steps:  # noqa: ARG001
-    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong."""
-    messages.hold()
-    yield
-    messages.flush()

@@ -36,11 +36,10 @@ def open_project(record: RunRecord) -> Iterator[Any]:
         repo.close()
 
 
-def place_of(repo: Any) -> tuple[str, str, str]:  # noqa: ANN401
-    """Return the Git root, the ``.dvc`` and its ``tmp`` of the project that ``repo`` is open on."""
+def place_of(repo: Any) -> tuple[str, str]:  # noqa: ANN401
+    """Return the Git root and the ``.dvc/tmp`` of the project that ``repo`` is open on."""
     return (
         os.path.abspath(str(repo.scm.root_dir)),
-        os.path.abspath(str(repo.dvc_dir)),
         os.path.abspath(str(repo.tmp_dir)),
     )
 

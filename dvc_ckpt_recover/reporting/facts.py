@@ -5,17 +5,15 @@ Failure rule: what cannot be read costs its own row and one line on stderr.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
-from dvc_ckpt_recover.dvc_api.stashes import ARGS_FILE, read_stash_message
 from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import Refs, Store, closing_of, commits_between
 from dvc_ckpt_recover.model import Cause, CheckpointNote, ClosingNote
-from dvc_ckpt_recover.runs import Lease, Mode, Places
+from dvc_ckpt_recover.runs import Mode, Places
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, survey
 
 if TYPE_CHECKING:
@@ -95,14 +93,12 @@ class Facts:
 
     Args:
         git_root: Work tree of the main Git repository.
-        dvc_dir: The project's ``.dvc``.
         tmp_dir: The project's ``.dvc/tmp``.
     """
 
-    def __init__(self, git_root: str, dvc_dir: str, tmp_dir: str) -> None:
+    def __init__(self, git_root: str, tmp_dir: str) -> None:
         self.store = Store(git_root)
         self.places = Places(tmp_dir)
-        self._dvc_dir = os.path.relpath(dvc_dir, git_root).replace(os.sep, "/")
         self._runs: dict[str, Run] | None = None
         self._experiments: dict[str, Experiment] | None = None
 
@@ -174,10 +170,10 @@ class Facts:
 
     def _read_run(self, facts: RunFacts) -> Run | None:
         record = facts.record
+        if facts.error:
+            failures.note(f"the run {facts.run_id}", DamagedError(facts.error))
         if record is None:
-            if facts.error:
-                failures.note(f"the run {facts.run_id}", DamagedError(facts.error))
-            return self._run_without_record(facts)
+            return None
         return Run(
             run_id=facts.run_id,
             state=facts.state,
@@ -190,29 +186,6 @@ class Facts:
             in_queue=record.mode == Mode.QUEUE,
             temp_dir=record.temp_dir,
             started=record.started,
-        )
-
-    def _run_without_record(self, facts: RunFacts) -> Run | None:
-        """Read a run whose record was deleted from its refs; None for another project's."""
-        if facts.stash_rev is None or Lease(self.places, facts.run_id).is_held():
-            return None
-        note = read_stash_message(self.store.commit(facts.stash_rev).message)
-        if (
-            note is None
-            or self.store.file_at(facts.stash_rev, f"{self._dvc_dir}/{ARGS_FILE}") is None
-        ):
-            return None
-        return Run(
-            run_id=facts.run_id,
-            state=RunState.ORPHAN,
-            baseline=note.baseline,
-            name=note.name,
-            stash_rev=facts.stash_rev,
-            live=facts.live,
-            branch=note.branch,
-            cause=self._cause("", facts.live),
-            in_queue=False,
-            temp_dir=None,
         )
 
     def _cause(self, text: str, live: str | None) -> Cause:
