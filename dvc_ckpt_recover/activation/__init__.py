@@ -42,6 +42,7 @@ HANDLERS = {
     "task_done": f"{_HERE}.showing:queue_entries",
     "task_results": f"{_HERE}.showing:queue_entries",
     "task_rows": f"{_HERE}.showing:queue_active_rows",
+    "queue_status": f"{_HERE}.showing:queue_status",
     "queued_rows": f"{_HERE}.showing:queue_rows",
     "failed_rows": f"{_HERE}.showing:queue_rows",
     "success_executors": f"{_HERE}.showing:queue_rows",

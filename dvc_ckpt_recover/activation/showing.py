@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.dvc_api.project import place_of
-from dvc_ckpt_recover.dvc_api.queues import Entries, entry_of
+from dvc_ckpt_recover.dvc_api.queues import Entries, entry_of, status_rows
 from dvc_ckpt_recover.dvc_api.scm import readable_refs_only
 from dvc_ckpt_recover.reporting import messages
 from dvc_ckpt_recover.reporting.facts import Facts
+from dvc_ckpt_recover.reporting.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +112,17 @@ def queue_active_rows(call: Call) -> Steps:
     entries, queue = _entries(call), call["self"]
     table = _table(queue.repo)
     yield lambda *_, **__: entries.collect(lambda item: table.is_running(queue, entry_of(item)))
+
+
+def queue_status(call: Call) -> Steps:
+    """Around ``status`` of a queue: Partial is a status, and a broken entry costs itself alone."""
+    queue = call["self"]
+    standing = Standing(queue.repo, Facts(*place_of(queue.repo)))
+    yield lambda *_, **__: [
+        {**row, "status": standing.task_status(queue, kind, entry, row["status"])}
+        for kind, entry, row in status_rows(call)
+    ]
+    hint(standing.orphans)
 
 
 def workspace_rows(call: Call) -> Steps:  # noqa: ARG001

@@ -63,6 +63,7 @@ POINTS = (
     Point("task_done", _CELERY, "LocalCeleryQueue._iter_done_tasks", ("self",)),
     Point("task_results", _CELERY, "LocalCeleryQueue.iter_done", ("self",)),
     Point("task_rows", _CELERY, "LocalCeleryQueue.collect_active_data", ("self",), _LISTS),
+    Point("queue_status", f"{_QUEUE}.base", "BaseStashQueue.status", ("self",)),
     Point("queued_rows", _CELERY, "LocalCeleryQueue.collect_queued_data", ("self",), _LISTS),
     Point("failed_rows", _CELERY, "LocalCeleryQueue.collect_failed_data", ("self",), _LISTS),
     Point(

@@ -100,3 +100,30 @@ class Entries:
 def entry_of(item: Any) -> Any:  # noqa: ANN401
     """Return the queue entry in what a queue iterates over."""
     return getattr(item, "entry", item)
+
+
+STATES = ("active", "queued", "failed", "success")
+"""Kinds of entries of a queue; each has a method ``iter_...``."""
+
+
+def status_rows(call: Call) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield each entry of ``queue status``: its kind, the entry, and DVC's row of it."""
+    queue = call["self"]
+    for kind in STATES:
+        name = f"iter_{kind}"
+        for item in Entries(call, name):
+            others = {f"iter_{other}": _nothing for other in STATES if other != kind}
+            try:
+                (row,) = call.original(_View(queue, **{**others, name: _just(item)}))
+            except Exception as exc:  # noqa: BLE001
+                say_skipped(item, exc)
+                continue
+            yield kind, entry_of(item), row
+
+
+def _nothing() -> Iterator[Any]:
+    return iter(())
+
+
+def _just(item: Any) -> Callable[[], Iterator[Any]]:  # noqa: ANN401
+    return lambda: iter((item,))

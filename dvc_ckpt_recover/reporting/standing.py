@@ -50,6 +50,28 @@ class Standing:
             self.leftovers[entry.stash_rev] = leftover
         return leftover is None
 
+    def task_status(self, queue: Any, kind: str, entry: Any, status: str) -> str:  # noqa: ANN401
+        """Return what ``queue status`` says of a task.
+
+        Args:
+            queue: DVC's queue.
+            kind: Where DVC has the entry: active, queued, failed or success.
+            entry: The entry.
+            status: What DVC says of it.
+        """
+        if kind == "queued":
+            return status
+        if self.facts.kept_of_task(entry.stash_rev):
+            return "Partial"
+        run = self.facts.runs.get(entry.stash_rev)
+        if run is None:
+            dead = kind == "active" and not self.is_running(queue, entry)
+            return "Failed" if dead and entry.stash_rev in self.leftovers else status
+        if run.is_dead:
+            self.orphans.add(entry.stash_rev)
+            return "Partial" if run.live else "Failed"
+        return "Running" if run.state == RunState.ALONE else status
+
     def _is_closing(self, run: Run) -> bool:
         """Return whether a run that nears its end has given its row to what it left."""
         gone = run.temp_dir is not None and not os.path.isdir(run.temp_dir)
