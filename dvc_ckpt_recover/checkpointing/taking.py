@@ -5,6 +5,7 @@ Failure rule: a checkpoint that cannot be taken is skipped and counted; the run 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 _NEVER = 1e9
+_MAX_EXTRA = 8
 
 
 class Taker:
@@ -50,6 +52,7 @@ class Taker:
         self._committer = Committer(record, cache)
         self._on_skip = on_skip
         self._view: PipelineView | None = None
+        self._extra: set[str] = set()
         self._settings = StageSettings()
         self._budget = Budget(self._settings)
         self._joined: Joined[Ticket] = Joined(self._get_ready, self._take_aside)
@@ -64,6 +67,7 @@ class Taker:
     def stage_starts(self, view: PipelineView, wanted: StageSettings) -> None:
         """Take checkpoints of this stage from now on."""
         self._settings, self._budget = wanted, Budget(wanted)
+        self._extra = set()
         self._view = view
 
     def stage_ended(self) -> None:
@@ -89,6 +93,7 @@ class Taker:
         if stage and stage != view.stage.address:
             running = view.stage.address
             return {"ok": False, "reason": f"stage {stage} is not running, {running} is"}
+        self._extra |= _paths(request.get("extra"))
         if request.get("auto"):
             return self._automatic(view, int(request.get("calls") or 0))
         return self._answer(view.stage.address, self._joined.ask, wait=bool(request.get("wait")))
@@ -143,7 +148,8 @@ class Taker:
     def _submit(self, view: PipelineView) -> Ticket:
         storer = self._storer_now()
         try:
-            staged = self._asider.take(view, self._committer, self._settings.keep)
+            extra = tuple(sorted(self._extra))
+            staged = self._asider.take(view, self._committer, extra, self._settings.keep)
         except BaseException as exc:
             storer.free_place()
             if isinstance(exc, (RecoverError, OSError)):
@@ -157,3 +163,9 @@ class Taker:
 
     def _not_stored(self, staged: Staged, error: Exception) -> None:
         self._on_skip(staged.stage, error)
+
+
+def _paths(value: Any) -> set[str]:  # noqa: ANN401
+    """Return the paths in a request's ``extra``; whatever else is there is left out."""
+    given = value if isinstance(value, list) else []
+    return {path for path in given[:_MAX_EXTRA] if isinstance(path, str) and os.path.isabs(path)}
