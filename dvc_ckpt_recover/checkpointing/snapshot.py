@@ -77,9 +77,12 @@ class Snapshot:
         """
         found = [self._out(out) for out in view.stage.outs if cached or not out.cached]
         covered = [out.path for other in view.related for out in other.outs]
-        for path in dict.fromkeys((*view.top_level, *self._metrics(extra, view.git_root))):
-            if os.path.isfile(path) and not _inside(path, covered):
-                found.append(self._single(path, view.git_root))
+        metrics = dict.fromkeys((*view.top_level, *self._metrics(extra, view.git_root)))
+        found += [
+            self._single(path, view.git_root)
+            for path in metrics
+            if os.path.isfile(path) and not _inside(path, covered)
+        ]
         self._check_unchanged()
         return tuple(out for out in found if out is not None)
 

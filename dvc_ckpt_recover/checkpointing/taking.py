@@ -96,7 +96,7 @@ class Taker:
         self._extra |= _paths(request.get("extra"))
         if request.get("auto"):
             return self._automatic(view, int(request.get("calls") or 0))
-        return self._answer(view.stage.address, self._joined.ask, wait=bool(request.get("wait")))
+        return self._answer(self._joined.ask, wait=bool(request.get("wait")))
 
     def _automatic(self, view: PipelineView, calls: int) -> Answer:
         """Make a checkpoint if the budget allows it, and say when to ask again."""
@@ -107,7 +107,7 @@ class Taker:
             budget = self._budget
             if budget.allows(calls):
                 start = time.monotonic()
-                answer = self._answer(view.stage.address, self._joined.ask, wait=False)
+                answer = self._answer(self._joined.ask, wait=False)
                 budget.used(calls, time.monotonic() - start)
         return {**answer, "again_in": budget.again_in(), "again_after": budget.again_after()}
 
@@ -120,11 +120,11 @@ class Taker:
             self._get_ready()
             return self._submit(view)
 
-        return self._answer(view.stage.address, take_now, wait=wait)
+        return self._answer(take_now, wait=wait)
 
     # both
 
-    def _answer(self, stage: str, ask: Callable[[], Ticket], *, wait: bool) -> Answer:
+    def _answer(self, ask: Callable[[], Ticket], *, wait: bool) -> Answer:
         try:
             ticket = ask()
         except (RecoverError, OSError) as exc:
