@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parent.parent / "fixtures" / "shell" / "train.sh"
 OUTS = (f"model: {{{'persist' if DVC_VERSION >= (3,) else 'checkpoint'}: true}}",)
-COMMAND = "python -m dvc_ckpt_recover.trainer.command"
+COMMAND = "python -m dvc_ckpt_recover checkpoint"
 
 
 def shell(text: str) -> str:
