@@ -72,7 +72,11 @@ def assert_allowed(part: str, other: str, what: str) -> None:
             ("__init__", "trainer"),
         }, what
     elif theirs is None:
-        assert (part, other) in {("cli", "trainer"), ("activation", "startup")}, what
+        assert (part, other) in {
+            ("cli", "trainer"),
+            ("activation", "trainer"),
+            ("activation", "startup"),
+        }, what
     else:
         assert mine is not None, what
         assert theirs <= mine, what

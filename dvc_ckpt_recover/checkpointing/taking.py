@@ -21,7 +21,7 @@ from dvc_ckpt_recover.settings import StageSettings
 if TYPE_CHECKING:
     from dvc_ckpt_recover.checkpointing.staged import Staged
     from dvc_ckpt_recover.dvc_api.cache import Cache
-    from dvc_ckpt_recover.dvc_api.stages import PipelineView, StageKey
+    from dvc_ckpt_recover.dvc_api.stages import OutView, PipelineView, StageKey
     from dvc_ckpt_recover.runs import Places, RunRecord
 
 Answer = dict[str, Any]
@@ -53,6 +53,7 @@ class Taker:
         self._on_skip = on_skip
         self._view: PipelineView | None = None
         self._extra: set[str] = set()
+        self._has_begun = False
         self._settings = StageSettings()
         self._budget = Budget(self._settings)
         self._joined: Joined[Ticket] = Joined(self._get_ready, self._take_aside)
@@ -68,6 +69,7 @@ class Taker:
         """Take checkpoints of this stage from now on."""
         self._settings, self._budget = wanted, Budget(wanted)
         self._extra = set()
+        self._has_begun = False
         self._view = view
 
     def stage_ended(self) -> None:
@@ -100,8 +102,10 @@ class Taker:
 
     def _automatic(self, view: PipelineView, calls: int) -> Answer:
         """Make a checkpoint if the budget allows it, and say when to ask again."""
-        if not any(out.resumable for out in view.stage.outs):
+        if not _needed(view):
             return {"ok": False, "again_in": _NEVER, "again_after": calls}
+        if not self._has_begun and not all(os.path.lexists(out.path) for out in _needed(view)):
+            return {"ok": False}  # the first model is still to come
         answer: Answer = {"ok": False}
         with self._automatic_lock:
             budget = self._budget
@@ -155,6 +159,7 @@ class Taker:
             if isinstance(exc, (RecoverError, OSError)):
                 self._on_skip(view.stage.address, exc)
             raise
+        self._has_begun = True
         return storer.submit(staged)
 
     def _storer_now(self) -> Storer:
@@ -163,6 +168,10 @@ class Taker:
 
     def _not_stored(self, staged: Staged, error: Exception) -> None:
         self._on_skip(staged.stage, error)
+
+
+def _needed(view: PipelineView) -> list[OutView]:
+    return [out for out in view.stage.outs if out.resumable]
 
 
 def _paths(value: Any) -> set[str]:  # noqa: ANN401

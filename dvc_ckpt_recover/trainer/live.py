@@ -43,6 +43,11 @@ class Automatic:
         """A framework has saved its model, and says so before it logs the metrics."""
         self._saved = True
 
+    def callback_saved(self, callback: Any) -> None:  # noqa: ANN401
+        """A callback's model is on the disk, and its metrics were before."""
+        if getattr(callback, "live", None) is not None:  # only one rank has one
+            self._ask(callback.live)
+
     def synced(self, live: Any) -> None:  # noqa: ANN401
         """Metrics were written."""
         if self._saved and not self._in_step:
@@ -97,5 +102,14 @@ def hook_lightning(module: ModuleType) -> None:
     _around(module.DVCLiveLogger, "after_save_checkpoint", _nothing, automatic.model_saved)
 
 
-HOOKS = {"dvclive.live": hook_live, "dvclive.lightning": hook_lightning}
+def hook_transformers(module: ModuleType) -> None:
+    """Hook Hugging Face's callback, which logs a step, that is ``next_step``, and saves then."""
+    _around(module.DVCLiveCallback, "on_save", _nothing, automatic.callback_saved)
+
+
+HOOKS = {
+    "dvclive.live": hook_live,
+    "dvclive.lightning": hook_lightning,
+    "transformers.integrations.integration_utils": hook_transformers,
+}
 """Module -> what to call with it once it was imported."""

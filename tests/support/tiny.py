@@ -113,4 +113,4 @@ def cached(project: Project, commit: str, path: str = "model") -> Path:
 def steps(project: Project, tip: str) -> list[int]:
     """Return the metrics' step of each checkpoint below a partial experiment's closing commit."""
     commits = project.commits(tip)[:-1]
-    return [json.loads(project.read(commit, "metrics.json"))["step"] for commit in commits]
+    return [json.loads(project.read(commit, "metrics.json")).get("step", 0) for commit in commits]
