@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 from digits.build import build
 from support import Project
+from support.tiny import build_tiny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,3 +92,19 @@ def plain_project(project: Project) -> Project:
     """Return a copy of the baseline, with the package turned off."""
     project.env["DVC_CKPT_RECOVER"] = "0"
     return project
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Callable[..., Project]]:
+    """Return a function that builds a one-stage project; its processes end with the test."""
+    made: list[Project] = []
+
+    def make(trainer: str, **options: Any) -> Project:
+        folder = tmp_path / f"tiny{len(made)}"
+        folder.mkdir()
+        made.append(build_tiny(folder, trainer, **options))
+        return made[-1]
+
+    yield make
+    for project in made:
+        project.end_all()

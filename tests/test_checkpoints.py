@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 from support import DVC_VERSION, Project, wait_for
-from support.tiny import build_tiny
+from support.tiny import cached, steps, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,48 +48,12 @@ def small_cache(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-@pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Callable[..., Project]]:
-    """Return a function that builds a one-stage project; its processes end with the test."""
-    made: list[Project] = []
-
-    def make(trainer: str, **options: Any) -> Project:
-        folder = tmp_path / f"tiny{len(made)}"
-        folder.mkdir()
-        made.append(build_tiny(folder, trainer, **options))
-        return made[-1]
-
-    yield make
-    for project in made:
-        project.end_all()
-
-
-def told(project: Project) -> list[dict[str, Any]]:
-    """Return what the trainer told, in order."""
-    path = project.outside / "told.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def live(project: Project) -> list[str]:
     """Return the commits of the only live ref, oldest first."""
     (tip,) = (
         sha for ref, sha in project.refs().items() if ref.startswith("refs/ckpt-recover/live/")
     )
     return project.commits(tip)
-
-
-def cached(project: Project, commit: str, path: str = "model") -> Path:
-    """Return the cache's file of an output of a commit."""
-    lock = project.read(commit, "dvc.lock").splitlines()
-    at = next(i for i, line in enumerate(lock) if line.strip() == f"- path: {path}")
-    oid = next(line.split()[-1] for line in lock[at:] if "md5:" in line)
-    return project.path / ".dvc" / "cache" / "files" / "md5" / oid[:2] / oid[2:]
-
-
-def steps(project: Project, tip: str) -> list[int]:
-    """Return the metrics' step of each checkpoint below a partial experiment's closing commit."""
-    commits = project.commits(tip)[:-1]
-    return [json.loads(project.read(commit, "metrics.json"))["step"] for commit in commits]
 
 
 OLD_SCRIPT = """

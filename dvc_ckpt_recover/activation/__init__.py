@@ -21,6 +21,8 @@ HANDLERS = {
     "load_outputs": f"{_HERE}.running:load_outputs",
     "output_flags": f"{_HERE}.running:output_flags",
     "init_git": f"{_HERE}.running:set_up",
+    "workspace_init_git": f"{_HERE}.workspace:set_up",
+    "workspace_cleanup": f"{_HERE}.workspace:clean_up",
     "reproduce": f"{_HERE}.running:reproduce",
     "native_checkpoint": f"{_HERE}.running:native_checkpoint",
     "stage_command": f"{_HERE}.running:stage_command",

@@ -44,15 +44,15 @@ def clean_up(call: Call) -> Steps:
     if session is None:
         yield
         return
-    with _signals_wait():
-        ending = _end(session, call["infofile"])
+    with signals_wait():
+        ending = end(session, call["infofile"])
         _tell(session.record, ending)
         if ending.is_safe:
             executor.root_dir = tombstone_of(session.record.temp_dir)
             yield
         else:
             yield clean_up_but_keep(executor)
-        _after(session, ending)
+        after(session, ending)
 
 
 def _session_of(executor: Any) -> RunSession | str | None:  # noqa: ANN401
@@ -63,7 +63,7 @@ def _session_of(executor: Any) -> RunSession | str | None:  # noqa: ANN401
         return str(exc)
 
 
-def _end(session: RunSession, infofile: str | None) -> Ending:
+def end(session: RunSession, infofile: str | None) -> Ending:
     """Go through the pipeline; an error in any part of it means that the dir stays."""
     try:
         session.finish()
@@ -103,7 +103,8 @@ def _tell(record: RunRecord, ending: Ending) -> None:
     messages.say_now(block)
 
 
-def _after(session: RunSession, ending: Ending) -> None:
+def after(session: RunSession, ending: Ending) -> None:
+    """Drop what the run needed while it lived, if it is safe, and let go of it."""
     try:
         if ending.is_safe:
             settle(session.places, session.record, ending, session.lease)
@@ -115,7 +116,7 @@ def _after(session: RunSession, ending: Ending) -> None:
 
 
 @contextmanager
-def _signals_wait() -> Iterator[None]:
+def signals_wait() -> Iterator[None]:
     """Let Ctrl-C wait until the pipeline is through: it must not end half-way."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
-from dvc_ckpt_recover.checkpointing.session import open_session, session_for
+from dvc_ckpt_recover.checkpointing.session import open_session, session_for, start_session
 from dvc_ckpt_recover.dvc_api import executors, outputs
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.stages import root_of
@@ -27,16 +27,25 @@ def set_up(call: Call) -> Steps:
     if places is None:
         yield
         return
-    session = _begin(places, setup)
+    mode = Mode.QUEUE if setup.in_queue else Mode.TEMP
+    session = begin(places, setup, run_id_of(setup.root_dir, setup.stash_rev), mode)
     outcome = yield
-    if outcome.error is not None and session is not None:
+    if outcome.error is not None:
         session.abandon()
 
 
-def _begin(places: Places, setup: executors.Setup) -> RunSession | None:
+def begin(places: Places, setup: executors.Setup, run_id: str, mode: str) -> RunSession:
+    """Write the record of a run and take its lease.
+
+    Args:
+        places: Where its files will lie.
+        setup: What DVC is about to set up.
+        run_id: Its id.
+        mode: See ``Mode``.
+    """
     refs = Refs(Store(setup.main_root))
     record = RunRecord(
-        run_id=run_id_of(setup.root_dir, setup.stash_rev),
+        run_id=run_id,
         name=setup.name,
         baseline=setup.baseline,
         parent=(refs.get(setup.branch) if setup.branch else None) or setup.head,
@@ -45,11 +54,11 @@ def _begin(places: Places, setup: executors.Setup) -> RunSession | None:
         main_root=setup.main_root,
         temp_dir=setup.root_dir,
         dvc_dir=setup.dvc_dir,
-        mode=Mode.QUEUE if setup.in_queue else Mode.TEMP,
+        mode=mode,
         process=ProcessId.own(),
     )
     record.save(places)
-    session = open_session(setup.root_dir)
+    session = start_session(places, record)
     if refs.get(RUNS + record.run_id) is None:
         refs.move(RUNS + record.run_id, setup.stash_rev, None)
     return session

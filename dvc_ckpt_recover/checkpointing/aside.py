@@ -31,8 +31,16 @@ class Asider:
         self._record = record
         self._finished = finished
 
-    def take(self, view: PipelineView, committer: Committer, keep: int | None) -> Staged:
+    def take(
+        self, view: PipelineView, committer: Committer, extra: tuple[str, ...], keep: int | None
+    ) -> Staged:
         """Copy the outputs of ``view``'s stage aside.
+
+        Args:
+            view: The stage and what is around it.
+            committer: What will store it; knows the files of the checkpoint before.
+            extra: Files and folders of metrics that no ``dvc.yaml`` names yet.
+            keep: How many checkpoints the run keeps with this one; None for all.
 
         Raises:
             CheckpointSkippedError: They could not be copied whole; nothing stays behind.
@@ -41,7 +49,7 @@ class Asider:
         self._places.make()
         folder = new_folder(self._places.staging(self._record.run_id))
         try:
-            staged = self._staged(folder, view, committer, keep)
+            staged = self._staged(folder, view, committer, extra, keep)
             staged.mark_ready()
         except BaseException:
             discard(folder)
@@ -49,13 +57,18 @@ class Asider:
         return staged
 
     def _staged(
-        self, folder: str, view: PipelineView, committer: Committer, keep: int | None
+        self,
+        folder: str,
+        view: PipelineView,
+        committer: Committer,
+        extra: tuple[str, ...],
+        keep: int | None,
     ) -> Staged:
         allowed = (view.git_root, self._record.main_root, committer.cache_root)
         snapshot = Snapshot(folder, committer.known, tuple(map(os.path.realpath, allowed)))
         running = view.stage.key not in self._finished
         # of a finished stage DVC stored the cached outputs and wrote the lock entry
-        outs = snapshot.outs(view, cached=running)
+        outs = snapshot.outs(view, cached=running, extra=extra)
         return Staged(
             folder=folder,
             stage=view.stage.address,

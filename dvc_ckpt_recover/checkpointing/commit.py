@@ -163,7 +163,7 @@ class Committer:
         oids.add(oid)
         return oid
 
-    def _tree(  # noqa: PLR0913 - all that a tree is made of
+    def _tree(  # noqa: PLR0913, PLR0917 - all that a tree is made of
         self,
         store: Store,
         staged: Staged,

@@ -15,6 +15,7 @@ from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import LIVE, Refs, Store, closing_of
 
 if TYPE_CHECKING:
+    from dvc_ckpt_recover.checkpointing.staged import Staged
     from dvc_ckpt_recover.dvc_api.cache import Cache
     from dvc_ckpt_recover.runs import Places, RunRecord
 
@@ -46,10 +47,13 @@ def finish_staged(places: Places, record: RunRecord, cache: Cache) -> list[str]:
     if tip and closing_of(store, tip):
         return []
     committer = Committer(record, cache)
-    made = []
-    for item in staged:
-        try:
-            made.append(committer.commit(item, again=True))
-        except (DamagedError, FileNotFoundError) as exc:
-            failures.note("a checkpoint that was copied aside is left out", exc)
-    return made
+    made = (_finish(committer, item) for item in staged)
+    return [sha for sha in made if sha]
+
+
+def _finish(committer: Committer, staged: Staged) -> str | None:
+    try:
+        return committer.commit(staged, again=True)
+    except (DamagedError, FileNotFoundError) as exc:
+        failures.note("a checkpoint that was copied aside is left out", exc)
+        return None

@@ -45,13 +45,22 @@ def open_session(temp_dir: str) -> RunSession | None:
     return _sessions[temp_dir]
 
 
+def start_session(places: Places, record: RunRecord) -> RunSession:
+    """Return the session of a run whose record was just written; DVC may try a set-up again."""
+    temp_dir = os.path.abspath(record.temp_dir)
+    if temp_dir not in _sessions:
+        _sessions[temp_dir] = RunSession(places, record)
+    return _sessions[temp_dir]
+
+
 def session_for(path: str) -> RunSession | None:
-    """Return the session whose temp dir ``path`` lies in, if this process runs it."""
+    """Return the session that ``path`` belongs to, if this process runs it.
+
+    The innermost, since temp dirs lie in the workspace, where a run may be at work as well.
+    """
     path = os.path.abspath(path)
-    for temp_dir, session in _sessions.items():
-        if path == temp_dir or path.startswith(temp_dir + os.sep):
-            return session
-    return None
+    found = [top for top in _sessions if path == top or path.startswith(top + os.sep)]
+    return _sessions[max(found, key=len)] if found else None
 
 
 class RunSession:

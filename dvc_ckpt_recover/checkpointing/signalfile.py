@@ -36,11 +36,14 @@ class SignalFile:
 
     def _watch(self) -> None:
         while not self._stopping.wait(_POLL):
-            try:
-                if os.path.lexists(self.path):
-                    self._serve()
-            except Exception as exc:  # noqa: BLE001
-                failures.note("a checkpoint asked for by a file", exc)
+            if os.path.lexists(self.path):
+                self._contained()
+
+    def _contained(self) -> None:
+        try:
+            self._serve()
+        except Exception as exc:  # noqa: BLE001
+            failures.note("a checkpoint asked for by a file", exc)
 
     def _serve(self) -> None:
         remove_file(f"{self.path}.failed")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.dvc_api.stages import OutView, PipelineView
 
 _TICK_NS = 50_000_000
+_METRICS = (".json", ".tsv", ".csv", ".yaml", ".yml")
 _COARSE_NS = 2_000_000_000
 
 Known = dict[str, tuple[tuple[int, ...], str]]
@@ -60,25 +61,43 @@ class Snapshot:
         self._count = 0
         self._seen: dict[str, Seen] = {}
 
-    def outs(self, view: PipelineView, *, cached: bool) -> tuple[StagedOut, ...]:
+    def outs(
+        self, view: PipelineView, *, cached: bool, extra: tuple[str, ...] = ()
+    ) -> tuple[StagedOut, ...]:
         """Copy the outputs of the stage, and the metrics that belong to none.
 
         Args:
             view: The stage and what is around it.
             cached: Whether to copy the outputs too that DVC stores.
+            extra: Files and folders of metrics that no ``dvc.yaml`` names yet; of a folder those
+                files are copied that are metrics by their suffix.
 
         Raises:
             CheckpointSkippedError: One of them is missing, changed meanwhile or cannot be copied.
         """
         found = [self._out(out) for out in view.stage.outs if cached or not out.cached]
         covered = [out.path for other in view.related for out in other.outs]
+        metrics = dict.fromkeys((*view.top_level, *self._metrics(extra, view.git_root)))
         found += [
             self._single(path, view.git_root)
-            for path in view.top_level
+            for path in metrics
             if os.path.isfile(path) and not _inside(path, covered)
         ]
         self._check_unchanged()
         return tuple(out for out in found if out is not None)
+
+    @staticmethod
+    def _metrics(extra: tuple[str, ...], root: str) -> Iterator[str]:
+        private = [os.path.join(root, name) for name in (".git", ".dvc")]
+        for top in extra:
+            if not _inside(top, [root]) or _inside(top, private):
+                continue
+            if not os.path.isdir(top):
+                yield top
+                continue
+            for name in sorted(_look(top)):
+                if name.endswith(_METRICS):
+                    yield _join(top, name)
 
     def _out(self, out: OutView) -> StagedOut | None:
         if not os.path.lexists(out.path):

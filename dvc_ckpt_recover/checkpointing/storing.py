@@ -58,7 +58,7 @@ class Storer:
         self._thread.start()
 
     def take_place(self) -> None:
-        """Wait until one more checkpoint may be on its way; ``submit`` or ``free_place`` follows."""
+        """Wait until one more may be on its way; ``submit`` or ``free_place`` follows."""
         self._free.acquire()
 
     def free_place(self) -> None:

@@ -5,6 +5,7 @@ Failure rule: a checkpoint that cannot be taken is skipped and counted; the run 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
@@ -20,11 +21,12 @@ from dvc_ckpt_recover.settings import StageSettings
 if TYPE_CHECKING:
     from dvc_ckpt_recover.checkpointing.staged import Staged
     from dvc_ckpt_recover.dvc_api.cache import Cache
-    from dvc_ckpt_recover.dvc_api.stages import PipelineView, StageKey
+    from dvc_ckpt_recover.dvc_api.stages import OutView, PipelineView, StageKey
     from dvc_ckpt_recover.runs import Places, RunRecord
 
 Answer = dict[str, Any]
 _NEVER = 1e9
+_MAX_EXTRA = 8
 
 
 class Taker:
@@ -50,6 +52,8 @@ class Taker:
         self._committer = Committer(record, cache)
         self._on_skip = on_skip
         self._view: PipelineView | None = None
+        self._extra: set[str] = set()
+        self._has_begun = False
         self._settings = StageSettings()
         self._budget = Budget(self._settings)
         self._joined: Joined[Ticket] = Joined(self._get_ready, self._take_aside)
@@ -64,6 +68,8 @@ class Taker:
     def stage_starts(self, view: PipelineView, wanted: StageSettings) -> None:
         """Take checkpoints of this stage from now on."""
         self._settings, self._budget = wanted, Budget(wanted)
+        self._extra = set()
+        self._has_begun = False
         self._view = view
 
     def stage_ended(self) -> None:
@@ -89,20 +95,23 @@ class Taker:
         if stage and stage != view.stage.address:
             running = view.stage.address
             return {"ok": False, "reason": f"stage {stage} is not running, {running} is"}
+        self._extra |= _paths(request.get("extra"))
         if request.get("auto"):
             return self._automatic(view, int(request.get("calls") or 0))
-        return self._answer(view.stage.address, self._joined.ask, wait=bool(request.get("wait")))
+        return self._answer(self._joined.ask, wait=bool(request.get("wait")))
 
     def _automatic(self, view: PipelineView, calls: int) -> Answer:
         """Make a checkpoint if the budget allows it, and say when to ask again."""
-        if not any(out.resumable for out in view.stage.outs):
+        if not _needed(view):
             return {"ok": False, "again_in": _NEVER, "again_after": calls}
+        if not self._has_begun and not all(os.path.lexists(out.path) for out in _needed(view)):
+            return {"ok": False}  # the first model is still to come
         answer: Answer = {"ok": False}
         with self._automatic_lock:
             budget = self._budget
             if budget.allows(calls):
                 start = time.monotonic()
-                answer = self._answer(view.stage.address, self._joined.ask, wait=False)
+                answer = self._answer(self._joined.ask, wait=False)
                 budget.used(calls, time.monotonic() - start)
         return {**answer, "again_in": budget.again_in(), "again_after": budget.again_after()}
 
@@ -115,11 +124,11 @@ class Taker:
             self._get_ready()
             return self._submit(view)
 
-        return self._answer(view.stage.address, take_now, wait=wait)
+        return self._answer(take_now, wait=wait)
 
     # both
 
-    def _answer(self, stage: str, ask: Callable[[], Ticket], *, wait: bool) -> Answer:
+    def _answer(self, ask: Callable[[], Ticket], *, wait: bool) -> Answer:
         try:
             ticket = ask()
         except (RecoverError, OSError) as exc:
@@ -143,12 +152,14 @@ class Taker:
     def _submit(self, view: PipelineView) -> Ticket:
         storer = self._storer_now()
         try:
-            staged = self._asider.take(view, self._committer, self._settings.keep)
+            extra = tuple(sorted(self._extra))
+            staged = self._asider.take(view, self._committer, extra, self._settings.keep)
         except BaseException as exc:
             storer.free_place()
             if isinstance(exc, (RecoverError, OSError)):
                 self._on_skip(view.stage.address, exc)
             raise
+        self._has_begun = True
         return storer.submit(staged)
 
     def _storer_now(self) -> Storer:
@@ -157,3 +168,13 @@ class Taker:
 
     def _not_stored(self, staged: Staged, error: Exception) -> None:
         self._on_skip(staged.stage, error)
+
+
+def _needed(view: PipelineView) -> list[OutView]:
+    return [out for out in view.stage.outs if out.resumable]
+
+
+def _paths(value: Any) -> set[str]:  # noqa: ANN401
+    """Return the paths in a request's ``extra``; whatever else is there is left out."""
+    given = value if isinstance(value, list) else []
+    return {path for path in given[:_MAX_EXTRA] if isinstance(path, str) and os.path.isabs(path)}

@@ -22,6 +22,20 @@ _DICT = (None, "2.46")
 
 POINTS = (
     Point("init_git", _LOCAL, "TempDirExecutor.init_git", ("self", "stash_rev", "entry", "branch")),
+    Point(
+        "workspace_init_git",
+        _LOCAL,
+        "WorkspaceExecutor.init_git",
+        ("self", "stash_rev", "entry", "branch"),
+        ("3.0", None),
+    ),
+    Point(
+        "workspace_cleanup",
+        _LOCAL,
+        "WorkspaceExecutor.cleanup",
+        ("self", "infofile"),
+        ("3.0", None),
+    ),
     Point("cleanup", _LOCAL, "TempDirExecutor.cleanup", ("self", "infofile")),
     Point("reproduce", _EXECUTOR, "BaseExecutor.reproduce", ("info", "infofile")),
     Point(

@@ -66,6 +66,9 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     try:
         bring_back(record.temp_dir)
         if _is_finished(record):
+            if record.mode == Mode.WORKSPACE:  # DVC made its experiment here, nothing is removed
+                name = record.name or record.run_id
+                return Ending(name, Ended.SUCCESS, skipped=record.skipped)
             if os.path.isdir(record.temp_dir):
                 return _end_success(places, record, evidence)
             collected = _end_collected(places, record, evidence)
@@ -84,7 +87,7 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
 def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:
     """Take up a run whose end was interrupted after its receipt was written."""
     try:
-        set_aside(record.temp_dir, places)
+        _put_aside(places, record)
     except (RecoverError, OSError) as exc:
         return keep(record, str(exc))
     return proven
@@ -169,7 +172,7 @@ def _end_failure(places: Places, record: RunRecord, evidence: Evidence) -> Endin
     store = Store(record.main_root)
     refs = Refs(store)
     cause = Cause.parse(record.cause or "dvc was killed")
-    if record.unsaved:
+    if record.unsaved and record.mode != Mode.WORKSPACE:  # there they are the user's to keep
         why = f"the stage {record.unsaved} ended in good order and its outputs could not be saved"
         return keep(record, f"{why} ({cause})")
     tip = refs.get(LIVE + record.run_id)
@@ -198,9 +201,16 @@ def _end_empty(places: Places, record: RunRecord, cause: Cause) -> Ending:
     """Note a run that kept nothing, so that its cause can be shown until it is removed."""
     if record.mode == Mode.TEMP:
         record.changed(ended=Ended.FAILED, cause=str(cause)).save(places)
-    set_aside(record.temp_dir, places)
+    _put_aside(places, record)
     name = record.name or record.run_id
     return Ending(name, Ended.FAILED, cause=str(cause), skipped=record.skipped)
+
+
+def _put_aside(places: Places, record: RunRecord) -> str:
+    """Set the temp dir aside and return where it is; the user's workspace stays where it is."""
+    if record.mode == Mode.WORKSPACE:
+        return record.temp_dir
+    return set_aside(record.temp_dir, places)
 
 
 def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) -> str:
@@ -218,7 +228,7 @@ def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) 
 def _prove_and_receipt(
     places: Places, record: RunRecord, evidence: Evidence, ending: Ending
 ) -> Ending:
-    aside = set_aside(record.temp_dir, places)
+    aside = _put_aside(places, record)
     if ending.ref is None or ending.sha is None:  # a dry or unchanged run: DVC made no experiment
         write_receipt(places, record, ending, 0)
         return ending

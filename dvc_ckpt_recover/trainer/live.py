@@ -9,6 +9,7 @@ Failure rule: nothing here raises into the training; it asks no more than the bu
 from __future__ import annotations
 
 import functools
+import os
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -28,31 +29,38 @@ class Automatic:
         self._in_step = False
         self._saved = False
 
-    def step_starts(self) -> None:
+    def step_starts(self, live: Any) -> None:  # noqa: ANN401, ARG002
         """``next_step`` was called, which calls ``sync``."""
         self._in_step = True
 
-    def step_ends(self) -> None:
+    def step_ends(self, live: Any) -> None:  # noqa: ANN401
         """A step has ended: its metrics are on the disk."""
         self._in_step = False
         self._saved = False
-        self._ask()
+        self._ask(live)
 
-    def model_saved(self) -> None:
+    def model_saved(self, logger: Any) -> None:  # noqa: ANN401, ARG002
         """A framework has saved its model, and says so before it logs the metrics."""
         self._saved = True
 
-    def synced(self) -> None:
+    def callback_saved(self, callback: Any) -> None:  # noqa: ANN401
+        """A callback's model is on the disk, and its metrics were before."""
+        if getattr(callback, "live", None) is not None:  # only one rank has one
+            self._ask(callback.live)
+
+    def synced(self, live: Any) -> None:  # noqa: ANN401
         """Metrics were written."""
         if self._saved and not self._in_step:
             self._saved = False
-            self._ask()
+            self._ask(live)
 
-    def _ask(self) -> None:
+    def _ask(self, live: Any) -> None:  # noqa: ANN401
         self._calls += 1
         if self._calls < self._again_after or time.monotonic() < self._quiet_until:
             return
-        answer = request_checkpoint(auto=True, calls=self._calls)
+        files = [getattr(live, "dir", None), getattr(live, "dvc_file", None)]
+        extra = [os.path.abspath(path) for path in files if path]
+        answer = request_checkpoint(auto=True, calls=self._calls, extra=extra)
         self._again_after = answer.again_after
         self._quiet_until = time.monotonic() + answer.again_in
         if answer.reason and not answer.told:
@@ -60,9 +68,10 @@ class Automatic:
 
 
 automatic = Automatic()
+Note = Callable[[Any], None]
 
 
-def _around(cls: type, name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+def _around(cls: type, name: str, before: Note, after: Note) -> None:
     """Have the method ``name`` call us; where there is none, nothing happens."""
     original = vars(cls).get(name)
     if not callable(original):
@@ -70,15 +79,15 @@ def _around(cls: type, name: str, before: Callable[[], None], after: Callable[[]
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        before()
+        before(args[0])
         value = original(*args, **kwargs)
-        after()
+        after(args[0])
         return value
 
     setattr(cls, name, wrapper)
 
 
-def _nothing() -> None:
+def _nothing(owner: Any) -> None:  # noqa: ANN401
     pass
 
 
@@ -93,5 +102,14 @@ def hook_lightning(module: ModuleType) -> None:
     _around(module.DVCLiveLogger, "after_save_checkpoint", _nothing, automatic.model_saved)
 
 
-HOOKS = {"dvclive.live": hook_live, "dvclive.lightning": hook_lightning}
+def hook_transformers(module: ModuleType) -> None:
+    """Hook Hugging Face's callback, which logs a step, that is ``next_step``, and saves then."""
+    _around(module.DVCLiveCallback, "on_save", _nothing, automatic.callback_saved)
+
+
+HOOKS = {
+    "dvclive.live": hook_live,
+    "dvclive.lightning": hook_lightning,
+    "transformers.integrations.integration_utils": hook_transformers,
+}
 """Module -> what to call with it once it was imported."""

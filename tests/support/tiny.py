@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from digits.build import commit, dvc, git
 
@@ -93,3 +94,23 @@ def build_tiny(  # noqa: PLR0913 - each is one trait of the project, most of the
     (repo / ".gitignore").write_text(ignored, encoding="utf-8")
     commit(repo, "A stage that was never run")
     return Project(repo, folder / "outside")
+
+
+def told(project: Project) -> list[dict[str, Any]]:
+    """Return what the trainer told, in order."""
+    path = project.outside / "told.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def cached(project: Project, commit: str, path: str = "model") -> Path:
+    """Return the cache's file of an output of a commit."""
+    lock = project.read(commit, "dvc.lock").splitlines()
+    at = next(i for i, line in enumerate(lock) if line.strip() == f"- path: {path}")
+    oid = next(line.split()[-1] for line in lock[at:] if "md5:" in line)
+    return project.path / ".dvc" / "cache" / "files" / "md5" / oid[:2] / oid[2:]
+
+
+def steps(project: Project, tip: str) -> list[int]:
+    """Return the metrics' step of each checkpoint below a partial experiment's closing commit."""
+    commits = project.commits(tip)[:-1]
+    return [json.loads(project.read(commit, "metrics.json")).get("step", 0) for commit in commits]
