@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.checkpointing.finishing import finish_staged
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.dvc_api.cache import Cache
+from dvc_ckpt_recover.dvc_api.queue import close_task
 from dvc_ckpt_recover.errors import DamagedError, RecoverError, RefusedError, UnsafeError
 from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
 from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
-from dvc_ckpt_recover.runs import Lease, Places
+from dvc_ckpt_recover.runs import Lease, Mode, Places
 from dvc_ckpt_recover.runs.size import disk_usage
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
 
@@ -143,8 +145,16 @@ class Recovery:
         size = disk_usage(tombstone_of(record.temp_dir))
         executors.note_end(record.infofile, success=ending.is_success)
         remove_aside(record.temp_dir, self.places)
+        if record.mode == Mode.QUEUE:
+            self._close_task(record, failed=not ending.is_success)
         settle(self.places, record, ending, lease)
         return Recovered(ending.name, ending, freed=size)
+
+    def _close_task(self, record: RunRecord, *, failed: bool) -> None:
+        try:
+            close_task(self._repo, record.stash_rev, failed=failed)
+        except Exception as exc:
+            failures.note(f"telling the queue that {record.name} has ended", exc)
 
     def _remove_empty(self, path: str) -> Recovered:
         size = disk_usage(path)
