@@ -8,17 +8,23 @@ Failure rule: what goes wrong with one run is its outcome's reason; the others a
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.checkpointing.finishing import finish_staged
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.dvc_api.cache import Cache
-from dvc_ckpt_recover.errors import RecoverError, RefusedError, UnsafeError
-from dvc_ckpt_recover.git import Store
+from dvc_ckpt_recover.dvc_api.queue import close_task
+from dvc_ckpt_recover.errors import DamagedError, RecoverError, RefusedError, UnsafeError
+from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 from dvc_ckpt_recover.recovery import Evidence, end_run, settle
-from dvc_ckpt_recover.recovery.removal import remove_aside, tombstone_of
-from dvc_ckpt_recover.runs import Lease, Places
+from dvc_ckpt_recover.recovery.adopt import adopt
+from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
+from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
+from dvc_ckpt_recover.runs import Lease, Mode, Places
 from dvc_ckpt_recover.runs.size import disk_usage
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
 
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.recovery import Ending
     from dvc_ckpt_recover.runs import RunRecord
 
-RECOVERABLE = (RunState.ORPHAN, RunState.UNREADABLE)
+RECOVERABLE = (RunState.ORPHAN, RunState.UNREADABLE, RunState.EMPTY)
 
 
 @dataclass(frozen=True)
@@ -66,48 +72,96 @@ class Recovery:
         self._repo = repo
 
     def runs(self) -> list[RunFacts]:
-        """Return all runs of the project; nothing is written."""
-        return survey(self.places, self.store)
+        """Return all runs of the project, and what plain DVC left; nothing is written."""
+        found = survey(self.places, self.store)
+        known = {facts.record.temp_dir for facts in found if facts.record}
+        return found + find_leftovers(self.places, self.store, known)
 
     def recover(self, facts: RunFacts, *, force: bool = False) -> Recovered:
         """Recover one run. ``force`` takes a silent run of another host for dead."""
         name = name_of(facts)
         try:
             refuse_living(facts, force=force)
+            if facts.state == RunState.EMPTY:
+                return self._remove_empty(facts.leftover)
+            if facts.record is None:
+                return Recovered(name, error=facts.error)
             self.places.make()
             lease = Lease(self.places, facts.run_id)
             if not lease.claim():
                 return Recovered(name, error="it is alive, or another recovery is at it")
             try:
-                return self._recover_claimed(facts.run_id, name, lease)
+                return self._recover_claimed(facts, name, lease, force=force)
             finally:
                 lease.release()
         except (RecoverError, OSError) as exc:
             return Recovered(name, error=str(exc))
 
-    def _recover_claimed(self, run_id: str, name: str, lease: Lease) -> Recovered:
-        facts = look_again(self.places, self.store, run_id)
-        if facts is None or facts.state == RunState.FAILED:  # somebody else was faster
+    def _recover_claimed(
+        self, facts: RunFacts, name: str, lease: Lease, *, force: bool
+    ) -> Recovered:
+        record = self._record_now(facts)
+        if record is None:  # somebody else was faster
             lease.remove()
             return Recovered(name)
-        record = facts.record
-        if record is None:
-            return Recovered(name, error=facts.error)
-        if facts.is_rebuilt:
-            record.save(self.places)
         cache = Cache(self._repo)
-        evidence = Evidence(cache, finish=lambda: finish_staged(self.places, record, cache))
+        if facts.is_rebuilt:
+            record = self._take_over(record, cache, force=force)
+        evidence = Evidence(cache, finish=partial(finish_staged, self.places, record, cache))
         ending = end_run(self.places, record, evidence)
         if not ending.is_safe:
             return Recovered(name, error=ending.why_kept)
         return self._remove(record, ending, lease)
 
+    def _record_now(self, facts: RunFacts) -> RunRecord | None:
+        """Return the run's record as it is now that its lease is ours, or None when it has gone."""
+        now = look_again(self.places, self.store, facts.run_id)
+        if now is None:
+            return facts.record if facts.leftover and os.path.isdir(facts.leftover) else None
+        if now.state == RunState.FAILED:
+            return None
+        if now.record is None:
+            raise DamagedError(now.error)
+        return now.record
+
+    def _take_over(self, record: RunRecord, cache: Cache, *, force: bool) -> RunRecord:
+        """Complete a record that was rebuilt with what its temp dir still has."""
+        tombstone = tombstone_of(record.temp_dir)
+        if not any(os.path.isdir(os.path.join(path, ".git")) for path in (record.temp_dir, tombstone)):
+            record.save(self.places)
+            return record
+        infofile = record.infofile or Infos.read(self.places).of(record.temp_dir)
+        record = adopt(self.places, record.changed(infofile=infofile), cache)
+        live = Refs(self.store).get(LIVE + record.run_id)
+        if not record.reproduced and live is None and not force:
+            why = "no stage of it had finished, so there is nothing that can be kept"
+            Refs(self.store).delete(RUNS + record.run_id)
+            record.remove(self.places)
+            todo = f"its files stay in {record.temp_dir}; --force removes them"
+            raise UnsafeError(why, todo=todo)
+        return record
+
     def _remove(self, record: RunRecord, ending: Ending, lease: Lease) -> Recovered:
         size = disk_usage(tombstone_of(record.temp_dir))
         executors.note_end(record.infofile, success=ending.is_success)
         remove_aside(record.temp_dir, self.places)
+        if record.mode == Mode.QUEUE:
+            self._close_task(record, failed=not ending.is_success)
         settle(self.places, record, ending, lease)
         return Recovered(ending.name, ending, freed=size)
+
+    def _close_task(self, record: RunRecord, *, failed: bool) -> None:
+        try:
+            close_task(self._repo, record.stash_rev, failed=failed)
+        except Exception as exc:
+            failures.note(f"telling the queue that {record.name} has ended", exc)
+
+    def _remove_empty(self, path: str) -> Recovered:
+        size = disk_usage(path)
+        temp_dir = path.removesuffix(SUFFIX)
+        set_aside(temp_dir, self.places)
+        remove_aside(temp_dir, self.places)
+        return Recovered(os.path.basename(path), freed=size)
 
 
 def name_of(facts: RunFacts) -> str:

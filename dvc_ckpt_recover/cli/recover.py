@@ -27,6 +27,7 @@ _PLANS = {
     RunState.ELSEWHERE: "nothing without --force, it belongs to another host",
     RunState.FAILED: "nothing, it is listed as Failed until it is removed",
     RunState.UNREADABLE: "nothing",
+    RunState.EMPTY: "remove it, it holds nothing",
 }
 _HEADS = ("Name", "State", "Since", "Size", "Checkpoints", "Would be done")
 
@@ -70,11 +71,12 @@ def _is_due(facts: RunFacts, *, force: bool) -> bool:
 
 def _names(facts: RunFacts) -> set[str | None]:
     record = facts.record
-    return {facts.run_id, *((record.name, record.temp_dir, record.stash_rev) if record else ())}
+    return {facts.run_id, facts.leftover, *((record.name, record.temp_dir, record.stash_rev) if record else ())}
 
 
 def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
     record = facts.record
+    folder = facts.leftover or (record.temp_dir if record else "")
     count = 0
     if facts.live and record:
         count = len(checkpoints_of(recovery.store, facts.live, record.parent))
@@ -83,9 +85,9 @@ def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
         "run_id": facts.run_id,
         "state": facts.state,
         "since": record.started if record else None,
-        "size": disk_usage(record.temp_dir) if record else 0,
+        "size": disk_usage(folder) if folder else 0,
         "checkpoints": count,
-        "temp_dir": record.temp_dir if record else None,
+        "temp_dir": folder or None,
         "plan": _plan(facts, count),
         "error": facts.error,
     }
@@ -96,6 +98,8 @@ def _plan(facts: RunFacts, count: int) -> str:
         return _PLANS[facts.state]
     if facts.record and facts.record.reproduced:
         return "publish as finished, remove its temp dir"
+    if facts.leftover:
+        return "publish what plain DVC left in it, remove it"
     if count:
         return "publish as Partial, remove its temp dir"
     return "note as Failed, remove its temp dir"
@@ -143,9 +147,10 @@ def _report(done: list[Recovered], *, as_json: bool) -> int:
 def line_of(one: Recovered) -> str:
     """Return the line that tells how a run was recovered."""
     ending = one.ending
-    if ending is None:
-        return f"'{one.name}' was recovered by another process."
     freed = f"{humanize(one.freed)} freed"
+    if ending is None:
+        done = f"Removed {one.name}, which held nothing; {freed}."
+        return done if one.freed else f"'{one.name}' was recovered by another process."
     if ending.ended == Ended.SUCCESS:
         return f"Recovered '{one.name}': it had finished; {freed}."
     if ending.ended == Ended.FAILED:

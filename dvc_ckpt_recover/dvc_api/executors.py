@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _EXPS = "refs/exps/"
 EXEC_BRANCH = "refs/exps/exec/EXEC_BRANCH"
+EXEC_CHECKPOINT = "refs/exps/exec/EXEC_CHECKPOINT"
+EXEC_MERGE = "refs/exps/exec/EXEC_MERGE"
 
 # TaskStatus of dvc.repo.experiments.executor.base, the same numbers in all versions
 RUNNING, SUCCESS, FAILED, CANCELED, FINISHED = 2, 3, 4, 5, 6

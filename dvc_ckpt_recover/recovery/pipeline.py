@@ -26,7 +26,7 @@ from dvc_ckpt_recover.git import (
 from dvc_ckpt_recover.model import Cause, ClosingNote
 from dvc_ckpt_recover.recovery.ending import Ending
 from dvc_ckpt_recover.recovery.hold import hold
-from dvc_ckpt_recover.recovery.proof import prove
+from dvc_ckpt_recover.recovery.proof import named_objects, prove
 from dvc_ckpt_recover.recovery.publish import publish
 from dvc_ckpt_recover.recovery.receipt import read_receipt, write_receipt
 from dvc_ckpt_recover.recovery.removal import bring_back, set_aside
@@ -128,14 +128,19 @@ def _end_collected(places: Places, record: RunRecord, evidence: Evidence) -> End
     """End a finished run whose temp dir has gone, if DVC had brought its experiment over."""
     info = executors.read_info(record.infofile)
     refs = Refs(Store(record.main_root))
-    if info is None or not info.result_ref or not info.result_hash:
+    held = refs.get(info.result_ref) if info and info.result_ref else None
+    live = refs.get(LIVE + record.run_id)
+    if info is None or info.result_ref is None or held is None or live is None:
         return None
-    held = refs.get(info.result_ref)
-    if held is None or not refs.store.is_ancestor(info.result_hash, held):
-        return None
+    if not refs.store.is_ancestor(live, held) and not _has_work_of(refs.store, live, held):
+        return None  # another experiment has the name
     name = executors.experiment_name(info.result_ref)
-    found = Ending(name, Ended.SUCCESS, ref=info.result_ref, sha=info.result_hash)
+    found = Ending(name, Ended.SUCCESS, ref=info.result_ref, sha=held)
     return _prove_and_receipt(places, record, evidence, found)
+
+
+def _has_work_of(store: Store, live: str, held: str) -> bool:
+    return set(named_objects(store, live)) <= set(named_objects(store, held))
 
 
 def _end_success(places: Places, record: RunRecord, evidence: Evidence) -> Ending:

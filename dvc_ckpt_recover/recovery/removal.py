@@ -15,12 +15,12 @@ from dvc_ckpt_recover.errors import UnsafeError
 if TYPE_CHECKING:
     from dvc_ckpt_recover.runs import Places
 
-_SUFFIX = ".removing"
+SUFFIX = ".removing"
 
 
 def tombstone_of(temp_dir: str) -> str:
     """Return the name that a temp dir gets before it is removed."""
-    return temp_dir + _SUFFIX
+    return temp_dir + SUFFIX
 
 
 def _check(temp_dir: str, places: Places) -> None:

@@ -88,3 +88,60 @@ def holds_open(name: str) -> bool:
         except OSError:  # it has gone, or is another user's
             continue
     return False
+
+
+def user_of(folder: str) -> int | None:
+    """Return the pid of a process of this host that works in ``folder``, or None.
+
+    It has the folder, or one below it, as its working directory, or a file in it open.
+    """
+    top = os.path.realpath(folder)
+    for process in psutil.process_iter():
+        links = [f"/proc/{process.pid}/cwd"]
+        with contextlib.suppress(OSError):
+            fds = f"/proc/{process.pid}/fd"
+            links += [os.path.join(fds, fd) for fd in os.listdir(fds)]
+        for link in links:
+            with contextlib.suppress(OSError):
+                path = os.readlink(link)
+                if path == top or path.startswith(top + os.sep):
+                    return int(process.pid)
+    return None
+
+
+def started_before(pid: int, moment: float) -> bool:
+    """Return whether ``pid`` lives and has lived at ``moment`` (seconds since 1970)."""
+    try:
+        process = psutil.Process(pid)
+        dead = process.status() == psutil.STATUS_ZOMBIE
+        return not dead and bool(process.create_time() <= moment)
+    except psutil.Error:
+        return False
+
+
+def runner_in(root: str, moment: float) -> int | None:
+    """Return the pid of a dvc that runs experiments in ``root`` since before ``moment``, or None.
+
+    For temp dirs without a lease, which plain DVC made: it works outside of them while it sets
+    them up and while it collects them. This process and those that wait for it do not count.
+    """
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    top = os.path.realpath(root)
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if process.pid in own or not _runs_experiments(words):
+                continue
+            where = os.path.realpath(process.cwd())
+            inside = where == top or where.startswith(top + os.sep)
+            if inside and started_before(process.pid, moment):
+                return int(process.pid)
+        except psutil.Error:
+            continue
+    return None
+
+
+def _runs_experiments(words: list[str]) -> bool:
+    if not any(os.path.basename(word) in ("dvc", "dvc.exe") for word in words[:4]):
+        return False
+    return not {"run", "exec-run", "queue-worker", "repro", "start"}.isdisjoint(words)

@@ -13,6 +13,7 @@ from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import Refs, history
 from dvc_ckpt_recover.model import CheckpointNote, ClosingNote
 from dvc_ckpt_recover.model.trailers import experiment_in
+from dvc_ckpt_recover.runs.places import run_id_of
 from dvc_ckpt_recover.runs.record import Mode, RunRecord
 
 if TYPE_CHECKING:
@@ -51,36 +52,52 @@ def rebuild_record(
     Returns:
         A record, or None when its baseline cannot be known.
     """
-    told = _told_by_stash(store, stash_rev) or _told_by_chain(store, live)
+    told = told_by_stash(store, store, stash_rev) or _told_by_chain(store, live)
     if told is None:
         return None
-    name, baseline, parent, branch = told
+    started = float(store.commit(str(stash_rev or live)).commit_time)
     temp_dir = find_temp_dir(places, run_id)
+    return make_record(places, store.root, temp_dir, str(stash_rev or live), told, started)
+
+
+def make_record(  # noqa: PLR0913 - the parts of a record
+    places: Places, main_root: str, temp_dir: str, stash_rev: str, told: Told, started: float
+) -> RunRecord:
+    """Return the record of a run whose dvc is dead, from what was found out about it."""
     in_queue = os.path.isdir(temp_dir) and os.path.dirname(temp_dir) == places.exps
-    root = os.path.abspath(store.root)
+    root = os.path.abspath(main_root)
     return RunRecord(
-        run_id=run_id,
-        name=name,
-        baseline=baseline,
-        parent=parent,
-        branch=branch,
-        stash_rev=str(stash_rev or live),
+        run_id=run_id_of(temp_dir, stash_rev),
+        name=told.name,
+        baseline=told.baseline,
+        parent=told.parent,
+        branch=told.branch,
+        stash_rev=stash_rev,
         main_root=root,
         temp_dir=temp_dir,
         dvc_dir=os.path.relpath(os.path.dirname(places.dvc_tmp), root),
         mode=Mode.QUEUE if in_queue else Mode.TEMP,
-        started=float(store.commit(str(stash_rev or live)).commit_time),
+        started=started,
     )
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
+    """What a run's commits tell: see ``RunRecord`` for the fields."""
+
     name: str | None
     baseline: str
     parent: str
     branch: str | None
 
 
-def _told_by_stash(store: Store, stash_rev: str | None) -> _Told | None:
+def told_by_stash(store: Store, main: Store, stash_rev: str | None) -> Told | None:
+    """Read the message of a stash commit.
+
+    Args:
+        store: The repository that has the commit.
+        main: The one that knows where the experiment's branch is, if it goes on one.
+        stash_rev: The commit, or None.
+    """
     if stash_rev is None:
         return None
     try:
@@ -88,13 +105,13 @@ def _told_by_stash(store: Store, stash_rev: str | None) -> _Told | None:
         if found is None:
             return None
         branch = found["branch"]
-        tip = Refs(store).get(branch) if branch else None
+        tip = Refs(main).get(branch) if branch else None
     except DamagedError:
         return None
-    return _Told(found["name"] or None, found["baseline"], tip or found["rev"], branch)
+    return Told(found["name"] or None, found["baseline"], tip or found["rev"], branch)
 
 
-def _told_by_chain(store: Store, live: str | None) -> _Told | None:
+def _told_by_chain(store: Store, live: str | None) -> Told | None:
     """Read name and baseline off our own commits; those of DVC 2 tell neither."""
     if live is None:
         return None
@@ -103,7 +120,7 @@ def _told_by_chain(store: Store, live: str | None) -> _Told | None:
         for sha in history.commits_between(store, live, None):
             message = store.commit(sha).message
             if CheckpointNote.read(message) is None and ClosingNote.read(message) is None:
-                return _Told(name, sha, sha, None) if sha != live else None
+                return Told(name, sha, sha, None) if sha != live else None
             name = name or experiment_in(message)
     except DamagedError:
         return None

@@ -36,6 +36,8 @@ class RunState:
     """It ended and kept nothing; only its row is left."""
     UNREADABLE = "unreadable"
     """Its record is damaged or gone, and its refs do not tell enough."""
+    EMPTY = "empty"
+    """A temp dir of plain DVC that holds nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class RunFacts:
         live: Its newest ready checkpoint, or None.
         stash_rev: The commit with its code and params, or None.
         error: Why its record cannot be read, or empty.
-        is_rebuilt: Whether the record was made from its refs.
+        is_rebuilt: Whether the record was made from its refs or its temp dir.
+        leftover: Where its temp dir is, when it has neither record nor refs; else empty.
     """
 
     run_id: str
@@ -59,6 +62,7 @@ class RunFacts:
     stash_rev: str | None = None
     error: str = ""
     is_rebuilt: bool = False
+    leftover: str = ""
 
     @property
     def has_temp_dir(self) -> bool:
