@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.checkpointing import finish_staged
+from dvc_ckpt_recover.activation.following import failed_to_finish
 from dvc_ckpt_recover.checkpointing.session import open_session
 from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.patching import Call, Steps
     from dvc_ckpt_recover.recovery import Ending
     from dvc_ckpt_recover.runs import RunRecord
+
+
+_UNFINISHED = 255
+"""Exit code of DVC when a run failed."""
 
 
 def clean_up(call: Call) -> Steps:
@@ -132,7 +137,12 @@ def _signals_wait() -> Iterator[None]:
 
 
 def main(call: Call) -> Steps:  # noqa: ARG001
-    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong."""
+    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong.
+
+    A command that followed a run of the queue which did not finish fails too.
+    """
     messages.hold()
-    yield
+    outcome = yield
+    if failed_to_finish() and outcome.value == 0:
+        outcome.value = _UNFINISHED
     messages.flush()
