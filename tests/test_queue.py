@@ -139,6 +139,7 @@ def test_following_ends_with_what_was_kept(queue: Queue) -> None:
     assert done.returncode == 255
     assert list(project.exps()) == ["dies", "lives"]
     kept_text = "(Partial): stage train: signal 9 (SIGKILL)"
+    print(done.stdout)
     log, _, end = done.stdout.partition("Ran experiment(s):")
     assert f"Kept 3 checkpoints of experiment 'dies' {kept_text}" in log
     assert f"1 of 2 experiments did not finish:\n  dies: kept 3 checkpoints {kept_text}" in end

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
-from dvc_ckpt_recover.checkpointing import finish_staged
 from dvc_ckpt_recover.activation.following import failed_to_finish
+from dvc_ckpt_recover.checkpointing import finish_staged
 from dvc_ckpt_recover.checkpointing.session import open_session
 from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.cache import Cache
