@@ -126,3 +126,27 @@ def test_a_trainer_that_outlives_its_runner(queue: Queue, end: Callable[[Queue],
     wait_for(lambda: trainer not in [each.pid for each in queue.processes()], what="its end")
     assert kept(queue.project) == [1, 2, 3]
     check_end(queue, "dvc was killed")
+
+
+def test_following_ends_with_what_was_kept(queue: Queue) -> None:
+    """``--run-all`` shows each log up to what was kept, sums up, and fails as a run does."""
+    project = queue.project
+    queue.put("dies")
+    queue.put("lives", options=("-S", "train.epochs=3"))
+    dying = project.dying()
+    done = project.dvc("exp", "run", "--run-all", env={**dying, "FIXTURE_DIE_AT": "4"})
+    queue.wait(2)
+    assert done.returncode == 255
+    assert list(project.exps()) == ["dies", "lives"]
+    kept_text = "(Partial): stage train: signal 9 (SIGKILL)"
+    print(done.stdout)
+    log, _, end = done.stdout.partition("Ran experiment(s):")
+    assert f"Kept 3 checkpoints of experiment 'dies' {kept_text}" in log
+    assert f"1 of 2 experiments did not finish:\n  dies: kept 3 checkpoints {kept_text}" in end
+    followed = project.dvc("queue", "logs", "-f", "dies")
+    assert followed.returncode == 255
+    assert f"Kept 3 checkpoints of experiment 'dies' {kept_text}" in followed.stdout
+    assert "did not finish" not in followed.stdout
+    assert project.dvc("queue", "logs", "-f", "lives").returncode == 0
+    assert project.dvc("queue", "logs", "dies").returncode == 0
+    assert queue.states() == {"dies": "Failed", "lives": "Success"}

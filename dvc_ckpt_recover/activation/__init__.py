@@ -59,6 +59,7 @@ HANDLERS = {
     "queue_remove": f"{_HERE}.removing:queue_remove",
     "queue_clear": f"{_HERE}.removing:queue_clear",
     "exp_commands": f"{_HERE}.commands:add_parser",
+    "follow": f"{_HERE}.following:follow",
     "main": f"{_HERE}.saying:main",
 }
 """Logical point -> handler, imported when it is first called."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.reporting import messages
@@ -9,9 +10,18 @@ from dvc_ckpt_recover.reporting import messages
 if TYPE_CHECKING:
     from dvc_ckpt_recover.patching import Call, Steps
 
+_UNFINISHED = 255
+"""Exit code of DVC when a run failed."""
+
 
 def main(call: Call) -> Steps:  # noqa: ARG001
-    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong."""
+    """Around ``dvc.cli.main``: say what was kept, after DVC has said what went wrong.
+
+    A command that followed a run of the queue which did not finish fails too.
+    """
     messages.hold()
-    yield
+    outcome = yield
+    following = sys.modules.get(f"{__package__}.following")
+    if following is not None and following.failed_to_finish() and outcome.value == 0:
+        outcome.value = _UNFINISHED
     messages.flush()

@@ -115,5 +115,6 @@ POINTS = (
     Point("queue_remove", f"{_QUEUE}.remove", "celery_remove", ("self", "revs")),
     Point("queue_clear", f"{_QUEUE}.remove", "celery_clear", ("self", "failed")),
     Point("exp_commands", "dvc.commands.experiments", "add_parser"),
+    Point("follow", f"{_QUEUE}.celery", "LocalCeleryQueue.follow", ("self", "entry", "encoding")),
     Point("main", "dvc.cli", "main", ("argv",)),
 )

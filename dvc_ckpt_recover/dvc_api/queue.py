@@ -6,11 +6,79 @@ file ``.run``, the log ``.out`` and the process ``.json``, the same in all versi
 
 from __future__ import annotations
 
+import locale
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_POLL = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of the queue.
+
+    Attributes:
+        rev: DVC's name of it, its stash commit.
+        name: The experiment's name, or the start of ``rev``.
+        infofile: Its info file; it may not be there.
+        dvc_tmp: The project's ``.dvc/tmp``.
+        main_root: Work tree of the main Git repository.
+    """
+
+    rev: str
+    name: str
+    infofile: str
+    dvc_tmp: str
+    main_root: str
+
+
+def task_of(queue: Any, entry: Any) -> Task:  # noqa: ANN401
+    """Return the task that DVC's ``QueueEntry`` names."""
+    rev = str(entry.stash_rev)
+    return Task(
+        rev=rev,
+        name=entry.name or rev[:7],
+        infofile=str(queue.get_infofile_path(rev)),
+        dvc_tmp=str(queue.repo.tmp_dir),
+        main_root=str(queue.scm.root_dir),
+    )
+
+
+def follow(queue: Any, task: Task, encoding: str | None, is_over: Callable[[bool], bool]) -> None:  # noqa: ANN401
+    """Write a task's log until nobody adds to it any more.
+
+    Args:
+        queue: DVC's ``LocalCeleryQueue``.
+        task: The task, which was started.
+        encoding: Of the log; the system's by default.
+        is_over: Told whether DVC knows that the run's process ended, returns whether all did.
+    """
+    from dvc.ui import ui
+
+    path = queue.proc[task.rev].stdout
+    if path is None:
+        return
+    encoding = encoding or locale.getpreferredencoding()
+    with open(path, encoding=encoding, errors="replace") as log:
+        while True:
+            over = is_over(_has_ended(queue, task.rev))  # asked before the last look
+            text = log.read()
+            if text:
+                ui.write(text, end="")
+            elif over:
+                return
+            else:
+                time.sleep(_POLL)
+
+
+def _has_ended(queue: Any, rev: str) -> bool:  # noqa: ANN401
+    process = queue.proc.get(rev)
+    return process is None or process.returncode is not None
 
 
 def log_of(infofile: str) -> str:

@@ -1,6 +1,11 @@
 """Plumbing in a Git repository: objects, refs, history, verification. No hooks, no index."""
 
-from dvc_ckpt_recover.git.history import checkpoints_of, closing_of, commits_between
+from dvc_ckpt_recover.git.history import (
+    checkpoints_of,
+    closing_of,
+    commits_between,
+    partial_of_task,
+)
 from dvc_ckpt_recover.git.refs import LIVE, RUNS, Refs
 from dvc_ckpt_recover.git.store import Store
 from dvc_ckpt_recover.git.transfer import copy_history
@@ -16,5 +21,6 @@ __all__ = [
     "commits_between",
     "copy_history",
     "new_objects",
+    "partial_of_task",
     "verify_history",
 ]

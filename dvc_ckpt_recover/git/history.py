@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pygit2
 
 from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.git.refs import Refs
 from dvc_ckpt_recover.model import CheckpointNote, ClosingNote
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ def closing_of(store: Store, sha: str) -> ClosingNote | None:
         return ClosingNote.read(store.commit(sha).message)
     except (DamagedError, pygit2.GitError, UnicodeError):
         return None
+
+
+def partial_of_task(store: Store, task: str) -> tuple[str, ClosingNote] | None:
+    """Return the experiment ref that the queue's ``task`` left, and its note, or None."""
+    for ref, sha in Refs(store).list("refs/exps/").items():
+        note = closing_of(store, sha)
+        if note is not None and note.task == task:
+            return ref, note
+    return None
 
 
 def checkpoints_of(store: Store, tip: str, stop: str | None) -> list[str]:

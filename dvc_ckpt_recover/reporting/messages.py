@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from dvc_ckpt_recover.dvc_api.executors import experiment_name
 from dvc_ckpt_recover.dvc_api.project import write_line
 from dvc_ckpt_recover.runs import Ended
 
 if TYPE_CHECKING:
+    from dvc_ckpt_recover.model import ClosingNote
     from dvc_ckpt_recover.recovery.ending import Ending
 
 _held: list[list[list[str]]] = []
@@ -22,6 +25,8 @@ def hold() -> None:
 def flush() -> None:
     """Write what was held."""
     blocks = _held.pop() if _held else []
+    if blocks:
+        sys.stdout.flush()  # where both go to one file, DVC's last words stay before ours
     for block in blocks:
         say(block)
 
@@ -69,6 +74,24 @@ def of_ending(ending: Ending) -> list[str]:
         lines.append(f"  The name '{ending.wanted}' was taken by another experiment.")
     if ending.skipped:
         lines.append(f"  {len(ending.skipped)} checkpoint(s) skipped: {ending.skipped[-1]}")
+    return lines
+
+
+def of_followed(runs: list[tuple[str, tuple[str, ClosingNote] | None]], count: int) -> list[str]:
+    """Return the block after following ``count`` runs.
+
+    Args:
+        runs: For each one that did not finish, its name and what it left: its ref and note.
+        count: How many were followed in all.
+    """
+    lines = ["", f"{len(runs)} of {count} experiments did not finish:"]
+    for name, left in runs:
+        if left is None:
+            lines.append(f"  {name}: left no checkpoint; see: dvc queue logs {name}")
+        else:
+            ref, note = left
+            kept = f"kept {note.checkpoints} checkpoint{'' if note.checkpoints == 1 else 's'}"
+            lines.append(f"  {experiment_name(ref)}: {kept} (Partial): {note.cause}")
     return lines
 
 
