@@ -54,7 +54,9 @@ WHOLE = {
     "model.safetensors": tensors(a=300, b=200),
     "model.pt": archive(),
     "arrays.npz": saved(lambda file: np.savez(file, x=np.arange(500.0), y=np.eye(3))),
-    "weights.npy": saved(lambda file: np.save(file, np.arange(600, dtype="float32").reshape(20, 30))),
+    "weights.npy": saved(
+        lambda file: np.save(file, np.arange(600, dtype="float32").reshape(20, 30))
+    ),
     "state.pkl": pickle.dumps({"epoch": 3, "weights": bytes(4000)}, protocol=4),
 }
 
@@ -157,7 +159,9 @@ def test_an_orbax_step_counts_once_it_is_committed() -> None:
     half = {"20.orbax-checkpoint-tmp-3/default/d/x": b""}
     assert inspect(folder({**files, **half})).torn == {}
     assert "finished" in next(iter(inspect(folder(half)).torn.values()))
-    files["10/_CHECKPOINT_METADATA"] = b'{"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": null}'
+    files["10/_CHECKPOINT_METADATA"] = (
+        b'{"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": null}'
+    )
     assert "not finished" in inspect(folder(files)).torn["10/_CHECKPOINT_METADATA"]
     assert inspect(folder({**files, "10/commit_success.txt": b"ok"})).torn == {}
 

@@ -127,7 +127,9 @@ class Recovery:
     def _take_over(self, record: RunRecord, cache: Cache, *, force: bool) -> RunRecord:
         """Complete a record that was rebuilt with what its temp dir still has."""
         tombstone = tombstone_of(record.temp_dir)
-        if not any(os.path.isdir(os.path.join(path, ".git")) for path in (record.temp_dir, tombstone)):
+        if not any(
+            os.path.isdir(os.path.join(path, ".git")) for path in (record.temp_dir, tombstone)
+        ):
             record.save(self.places)
             return record
         infofile = record.infofile or Infos.read(self.places).of(record.temp_dir)

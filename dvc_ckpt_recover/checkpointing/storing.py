@@ -1,6 +1,8 @@
 """Store what was copied aside, in a thread of its own, while the trainer goes on.
 
 Failure rule: what cannot be stored is told to its ticket and to ``on_failure``; the next is tried.
+The newest such one stays copied aside until a later one is stored, so that the run's end can try
+it again: the trainer was told that it is safe.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover import settings
+from dvc_ckpt_recover.errors import DamagedError
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.checkpointing.commit import Committer
@@ -52,6 +55,7 @@ class Storer:
     ) -> None:
         self._committer = committer
         self._on_failure = on_failure
+        self._left: Staged | None = None
         self._free = threading.Semaphore(settings.IN_FLIGHT)
         self._todo: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._store_all, name="ckpt-store", daemon=True)
@@ -91,7 +95,16 @@ class Storer:
             self._committer.commit(staged)
         except Exception as exc:  # noqa: BLE001
             self._committer.forget()
-            staged.discard()
+            self._leave(None if isinstance(exc, DamagedError) else staged)
+            if self._left is not staged:
+                staged.discard()
             self._on_failure(staged, exc)
             return str(exc)
+        self._leave(None)
         return None
+
+    def _leave(self, staged: Staged | None) -> None:
+        """Have ``staged`` stay copied aside instead of the one that did so far."""
+        if self._left is not None:
+            self._left.discard()
+        self._left = staged

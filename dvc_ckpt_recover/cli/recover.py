@@ -47,8 +47,7 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
         _show([_row(recovery, facts) for facts in chosen], as_json=args.json)
         return 0
     done = [
-        recovery.recover(facts, force=args.force)
-        for facts in with_progress(chosen, "Recovering")
+        recovery.recover(facts, force=args.force) for facts in with_progress(chosen, "Recovering")
     ]
     return _report(done, as_json=args.json)
 
@@ -71,7 +70,11 @@ def _is_due(facts: RunFacts, *, force: bool) -> bool:
 
 def _names(facts: RunFacts) -> set[str | None]:
     record = facts.record
-    return {facts.run_id, facts.leftover, *((record.name, record.temp_dir, record.stash_rev) if record else ())}
+    return {
+        facts.run_id,
+        facts.leftover,
+        *((record.name, record.temp_dir, record.stash_rev) if record else ()),
+    }
 
 
 def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dvc_ckpt_recover.resuming import Choice, Partial
 
+
 def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
     """Do what the arguments say and return the exit code.
 
@@ -97,4 +98,3 @@ def _stdout_for_json(*, wanted: bool) -> Iterator[Any]:
         os.close(kept)
         for line in lines:
             print(line, flush=True)  # noqa: T201
-

@@ -26,6 +26,13 @@ _LOCK_WAIT = 10.0
 T = TypeVar("T")
 
 
+def _is_locked(error: Exception) -> bool:
+    """Return whether a lock file is in the way, rather than a disk that cannot take one."""
+    text = str(error).lower()
+    hopeless = ("read-only", "no space", "permission denied", "quota")
+    return "lock" in text and not any(words in text for words in hopeless)
+
+
 def _patiently(action: Callable[[], T]) -> T:
     """Do ``action`` again while another process holds Git's lock, for at most 10 s."""
     end = time.monotonic() + _LOCK_WAIT
@@ -33,7 +40,7 @@ def _patiently(action: Callable[[], T]) -> T:
         try:
             return action()
         except (pygit2.GitError, OSError) as exc:
-            if "lock" not in str(exc).lower() or time.monotonic() > end:
+            if not _is_locked(exc) or time.monotonic() > end:
                 raise
         time.sleep(0.02)
 

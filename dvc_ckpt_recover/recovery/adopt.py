@@ -179,9 +179,7 @@ def _whole(
     return blobs
 
 
-def _with_upstream(
-    stages: Lock, outs: dict[str, list[LockedOut]], done: list[str]
-) -> set[str]:
+def _with_upstream(stages: Lock, outs: dict[str, list[LockedOut]], done: list[str]) -> set[str]:
     """Return ``done`` and the unchanged stages whose outputs these used, by hash."""
     makers = {(out.path, out.oid): name for name in stages for out in outs.get(name, [])}
     found, todo = set(), list(done)
