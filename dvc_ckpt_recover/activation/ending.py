@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.activation import signals
 from dvc_ckpt_recover.checkpointing import finish_staged
 from dvc_ckpt_recover.checkpointing.session import open_session
 from dvc_ckpt_recover.dvc_api import queue
@@ -53,14 +54,15 @@ def clean_up(call: Call) -> Steps:
         else:
             yield clean_up_but_keep(executor)
         after(session, ending)
+    signals.disarm()
 
 
 def _session_of(executor: Any) -> RunSession | str | None:  # noqa: ANN401
     """Return the run's session, None for a run that is not ours, or why it cannot be known."""
     try:
         return open_session(executor.root_dir)
-    except RecoverError as exc:
-        return str(exc)
+    except Exception as exc:
+        return str(exc) or repr(exc)
 
 
 def end(session: RunSession, infofile: str | None) -> Ending:

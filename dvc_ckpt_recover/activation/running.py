@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.activation import signals
 from dvc_ckpt_recover.checkpointing.session import open_session, session_for, start_session
 from dvc_ckpt_recover.dvc_api import executors, outputs
 from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -27,10 +28,12 @@ def set_up(call: Call) -> Steps:
     if places is None:
         yield
         return
+    signals.arm()
     mode = Mode.QUEUE if setup.in_queue else Mode.TEMP
     session = begin(places, setup, run_id_of(setup.root_dir, setup.stash_rev), mode)
     outcome = yield
     if outcome.error is not None:
+        signals.disarm()
         session.abandon()
 
 
@@ -73,6 +76,7 @@ def reproduce(call: Call) -> Steps:
     record = session.record.changed(process=ProcessId.own(), infofile=call["infofile"])
     session.record = record
     record.save(session.places)
+    signals.arm()
     outcome = yield
     if session.stage_error is not None and outcome.error is None and has_native_checkpoints():
         # 2.58 takes a killed trainer for a finished run and commits its torn state
@@ -102,10 +106,29 @@ def stage_command(call: Call) -> Steps:
     if session is None:
         yield
         return
+    if signals.came():
+        outcome = yield _refuse(stage)
+        session.stage_command_ended(stage, outcome.error)
+        return
     session.stage_starts(stage)
     _bring_back(session, stage)
     outcome = yield
-    session.stage_command_ended(stage, outcome.error)
+    number = signals.came()
+    if number is None:
+        session.stage_command_ended(stage, outcome.error)
+        return
+    whole = outcome.error is None
+    outcome.error = outcome.error or executors.stage_interrupted(stage, number)
+    session.stage_interrupted(stage, outcome.error, number, whole=whole)
+
+
+def _refuse(stage: Any) -> Callable[..., None]:  # noqa: ANN401
+    """Return what runs instead of a command that would start after dvc was told to end."""
+
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise executors.stage_interrupted(stage, signals.came() or 0)
+
+    return refuse
 
 
 def _resumed_number(session: RunSession) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.reporting import messages
 
@@ -21,7 +21,15 @@ def main(call: Call) -> Steps:  # noqa: ARG001
     """
     messages.hold()
     outcome = yield
-    following = sys.modules.get(f"{__package__}.following")
-    if following is not None and following.failed_to_finish() and outcome.value == 0:
+    following, signals = (_if_used(name) for name in ("following", "signals"))
+    if following and following.failed_to_finish() and outcome.value == 0:
         outcome.value = _UNFINISHED
     messages.flush()
+    code = signals.exit_code() if signals else None
+    if code is not None and outcome.error is None:
+        outcome.value = code
+
+
+def _if_used(name: str) -> Any:  # noqa: ANN401
+    """Return a module beside this one if the command has loaded it."""
+    return sys.modules.get(f"{__package__}.{name}")

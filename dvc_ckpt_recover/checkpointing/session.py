@@ -138,6 +138,27 @@ class RunSession:
         else:
             self.cause = Cause.of_error(error, address)
 
+    def stage_interrupted(
+        self,
+        stage: Any,  # noqa: ANN401
+        error: BaseException,
+        number: int,
+        *,
+        whole: bool,
+    ) -> None:
+        """Note that a command ended because dvc was told to end.
+
+        Args:
+            stage: DVC's stage.
+            error: What DVC gets to see.
+            number: The signal that dvc got.
+            whole: Whether the command ended in good order. What it left is then kept as a
+                checkpoint, never as a finished stage.
+        """
+        self.stage_command_ended(stage, None if whole and self._taker else error)
+        self.stage_error = error
+        self.cause = Cause.of_returncode(str(stage.addressing), -number)
+
     def stage_is_done(self, stage: Any, *, changed: bool) -> None:  # noqa: ANN401
         """Note that DVC saved a stage, or found it unchanged; a saved one is a checkpoint."""
         view = view_pipeline(stage, running=False)

@@ -111,6 +111,14 @@ def stage_failed(error: BaseException, stage: str) -> Exception:
     return failed
 
 
+def stage_interrupted(stage: Any, number: int) -> Exception:  # noqa: ANN401
+    """Return what DVC raises when the command of ``stage`` ended by the signal ``number``."""
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    error: Exception = StageCmdFailedError(stage.cmd, -number)
+    return error
+
+
 def is_experiment_ref(ref: str) -> bool:
     """Return whether a ref names an experiment, rather than a stash or DVC's own state."""
     if not ref.startswith(_EXPS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.errors import NotFoundError
@@ -45,7 +45,8 @@ def place_of(repo: Any) -> tuple[str, str]:  # noqa: ANN401
 
 
 def write_line(line: str) -> None:
-    """Write a line to stderr the way DVC does, around its progress bars."""
+    """Write a line to stderr the way DVC does, around its progress bars, if it is still open."""
     from dvc.ui import ui
 
-    ui.error_write(line)
+    with suppress(OSError, ValueError):  # a terminal that was closed must not stop the pipeline
+        ui.error_write(line)

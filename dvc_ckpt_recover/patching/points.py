@@ -92,11 +92,11 @@ class Binding:
     reason: str = ""
 
 
-def _run(name: str, handler: Handler, call: Call) -> Any:  # noqa: ANN401
+def _run(name: str, handler: str, call: Call) -> Any:  # noqa: ANN401
     steps = None
     instead: Any = None
     try:
-        steps = handler(call)
+        steps = _load(handler)(call)
         instead = next(steps, None)
     except Exception as exc:  # noqa: BLE001
         failures.note(f"before {name}", exc)
@@ -133,7 +133,7 @@ def _wrapper(point: Point, func: Callable[..., Any], handler: str) -> Callable[.
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return _run(point.name, _load(handler), Call(func, signature, args, kwargs))
+        return _run(point.name, handler, Call(func, signature, args, kwargs))
 
     return wrapper
 

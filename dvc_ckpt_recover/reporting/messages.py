@@ -22,6 +22,11 @@ def hold() -> None:
     _held[:] = [[]]
 
 
+def are_held() -> bool:
+    """Return whether a dvc command is running, which will say at its end what is held."""
+    return bool(_held)
+
+
 def flush() -> None:
     """Write what was held."""
     blocks = _held.pop() if _held else []
