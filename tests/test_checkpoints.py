@@ -383,3 +383,33 @@ def test_an_unchanged_file_is_not_copied_again(tmp_path: Path) -> None:
     second = copied(known)
     assert {name for name, file in second.items() if file.aside} == {"changed", "fresh"}
     assert second["same"].oid == "oid"
+
+
+KEEP = """
+from dvc_ckpt_recover import make_checkpoint
+MAIN = Path(os.environ["DVC_ROOT"])
+most = 0
+for step in range(1, 9):
+    save(step)
+    make_checkpoint(wait=True)
+    cache = [path for path in (MAIN / ".dvc/cache/files/md5").rglob("*") if path.is_file()]
+    most = max(most, len(cache))
+tell(most=most)
+if os.environ.get("DIE"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_keep_bounds_the_cache(tiny: Callable[..., Project]) -> None:
+    """Only the newest two checkpoints are left, with their data; others' is not touched."""
+    project = tiny(KEEP, meta="{checkpoint: {keep: 2}}")
+    project.dvc("exp", "run", "--temp", "-n", "some", env={"DIE": "1"})
+    tip = project.exps()["some"]
+    assert steps(project, tip) == [7, 8]
+    stored = (project.path / ".dvc" / "cache" / "files" / "md5").rglob("*")
+    assert sorted(path.read_text() for path in stored if path.is_file()) == ["7", "8"]
+    assert told(project)[0]["most"] <= 4  # two kept, two that a snapshot may still refer to
+    project.dvc("exp", "run", "--temp", "-n", "whole", check=True)
+    assert cached(project, project.exps()["whole"]).read_text() == "8"
+    project.dvc("exp", "apply", "some", check=True)
+    assert (project.path / "model").read_text() == "8"

@@ -17,6 +17,7 @@ from dvc_ckpt_recover.git.store import BLOB, EXECUTABLE
 from dvc_ckpt_recover.model import CheckpointNote
 
 if TYPE_CHECKING:
+    from dvc_ckpt_recover.checkpointing.retention import Retention
     from dvc_ckpt_recover.checkpointing.snapshot import Known
     from dvc_ckpt_recover.checkpointing.staged import Staged, StagedFile, StagedOut
     from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -29,16 +30,19 @@ class Committer:
     Args:
         record: The run.
         cache: The project's DVC cache.
+        retention: Removes what dropped checkpoints leave in the cache; None: nothing does.
 
     Attributes:
         known: Files stored so far, for the next snapshot.
         proven: DVC objects that were hashed while they were stored.
     """
 
-    def __init__(self, record: RunRecord, cache: Cache) -> None:
+    def __init__(self, record: RunRecord, cache: Cache, retention: Retention | None = None) -> None:
         self._record = record
         self._cache = cache
         self._live = LIVE + record.run_id
+        self._retention = retention
+        self._new: set[str] = set()
         self._synced: set[str] = set()
         self.known: Known = {}
         self.proven: set[str] = set()
@@ -83,6 +87,11 @@ class Committer:
         self.proven |= oids
         self._remember(staged, entries)
         staged.discard()
+        if self._retention and staged.keep is not None:
+            self._retention.made(self._new)
+            locks = self._locks(staged, entries, number)
+            self.proven -= self._retention.committed(locks, staged.keep)
+        self._new = set()
         return sha
 
     def _parent(self, store: Store, tip: str | None, keep: int | None) -> str:
@@ -113,9 +122,6 @@ class Committer:
         """Copy all files at the next checkpoint, whether they changed or not."""
         self.known = {}
 
-    def tidy(self) -> None:
-        """Do what can wait until no more checkpoints come."""
-
     def _store_outs(
         self, staged: Staged, store: Store
     ) -> tuple[dict[str, tuple[str, int]], set[str], dict[str, dict[str, Any]]]:
@@ -141,7 +147,9 @@ class Committer:
         entry: dict[str, Any] = {"path": out.def_path, "hash": "md5"}
         size = sum(file.size for file in out.files)
         if out.folder:
-            oid = self._cache.put_tree(files, os.path.join(folder, f"{len(oids)}.dir"))
+            oid, is_new = self._cache.put_tree(files, os.path.join(folder, f"{len(oids)}.dir"))
+            if is_new:
+                self._new.add(oid)
             entry |= {"md5": oid, "size": size, "nfiles": len(files)}
         else:
             oid = files[""]
@@ -159,6 +167,8 @@ class Committer:
             return file.oid
         aside = os.path.join(folder, file.aside)
         oid = md5_of(aside)
+        if not self._cache.has(oid):
+            self._new.add(oid)
         self._cache.share(oid, aside)
         oids.add(oid)
         return oid

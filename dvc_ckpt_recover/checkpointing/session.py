@@ -188,7 +188,7 @@ class RunSession:
         if self.unsaved and self._view and self.unsaved == self._view.stage.address:
             self._keep_unsaved(self._view)
         if self._taker:
-            self._taker.finish()
+            self._taker.finish(failed=self.cause is not None)
 
     def end(self, error: BaseException | None) -> None:
         """Note how the reproduction ended, in the record too, for the run's other processes.

@@ -84,7 +84,6 @@ class Storer:
         while True:
             ticket = self._todo.get()
             if ticket is None:
-                self._committer.tidy()
                 return
             error = self._store(ticket.staged)
             self._free.release()

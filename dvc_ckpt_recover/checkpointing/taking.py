@@ -14,6 +14,7 @@ from dvc_ckpt_recover.checkpointing.aside import Asider
 from dvc_ckpt_recover.checkpointing.budget import Budget
 from dvc_ckpt_recover.checkpointing.commit import Committer
 from dvc_ckpt_recover.checkpointing.joining import Joined
+from dvc_ckpt_recover.checkpointing.retention import Retention
 from dvc_ckpt_recover.checkpointing.storing import Storer, Ticket
 from dvc_ckpt_recover.errors import CheckpointSkippedError, RecoverError
 from dvc_ckpt_recover.settings import StageSettings
@@ -49,7 +50,8 @@ class Taker:
         on_skip: Callable[[str, Exception], None],
     ) -> None:
         self._asider = Asider(places, record, finished)
-        self._committer = Committer(record, cache)
+        self._retention = Retention(record, places, cache)
+        self._committer = Committer(record, cache, self._retention)
         self._on_skip = on_skip
         self._view: PipelineView | None = None
         self._extra: set[str] = set()
@@ -71,17 +73,25 @@ class Taker:
         self._extra = set()
         self._has_begun = False
         self._view = view
+        self._retention.pause(paused=False)
 
     def stage_ended(self) -> None:
         """Take no more until the next stage starts."""
         self._view = None
+        self._retention.pause()
 
-    def finish(self) -> None:
-        """Return when all that was copied aside is stored; may be called again."""
+    def finish(self, *, failed: bool = False) -> None:
+        """Return when all that was copied aside is stored; may be called again.
+
+        Args:
+            failed: Whether a stage failed, so that DVC stores nothing any more.
+        """
         self.stage_ended()
         if self._storer:
             self._storer.finish()
             self._storer = None
+        if failed:
+            self._committer.proven -= self._retention.purge()
 
     # from the trainers' threads
 

@@ -70,6 +70,7 @@ class Cache:
         manager = getattr(repo, "cache", None) or repo.odb
         local = manager.local
         legacy = getattr(manager, "_odb", {}).get("legacy")
+        self._shared = bool((repo.config.get("cache") or {}).get("shared"))
         self._odbs = {"md5": local, "md5-dos2unix": legacy or local}
 
     @property
@@ -140,7 +141,14 @@ class Cache:
                 os.unlink(near)
             raise
 
-    def put_tree(self, files: dict[str, str], aside: str) -> str:
+    def is_private(self, dvc_dir: str) -> bool:
+        """Return whether the store lies in the project's own folder and nothing links to it."""
+        odb = self._odbs["md5"]
+        inside = os.path.realpath(self.root).startswith(os.path.realpath(dvc_dir) + os.sep)
+        linked = {"symlink", "hardlink"} & set(getattr(odb, "cache_types", None) or ())
+        return inside and not linked and not self._shared
+
+    def put_tree(self, files: dict[str, str], aside: str) -> tuple[str, bool]:
         """Store the object of a folder.
 
         Args:
@@ -148,7 +156,7 @@ class Cache:
             aside: Path for a file of this call's own.
 
         Returns:
-            The folder's hash, ending in ``.dir``.
+            The folder's hash, ending in ``.dir``, and whether the object is new.
         """
         from dvc_data.hashfile.hash_info import HashInfo
         from dvc_data.hashfile.tree import Tree
@@ -160,8 +168,9 @@ class Cache:
         oid = hashlib.md5(data, usedforsecurity=False).hexdigest() + ".dir"
         with open(aside, "wb") as file:
             file.write(data)
+        is_new = not self.has(oid)
         self.share(oid, aside)
-        return oid
+        return oid, is_new
 
     def _hash(self, path: str, hash_name: str) -> str:
         from dvc_data.hashfile.hash import hash_file
