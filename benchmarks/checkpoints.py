@@ -83,7 +83,8 @@ for step in range(rounds):
     change(step)
     if rounds <= 100:
         settle()
-        timed("copy", lambda: (shutil.copyfile if kind == "bytes" else shutil.copytree)(model, copy))
+        copying = shutil.copyfile if kind == "bytes" else shutil.copytree
+        timed("copy", lambda: copying(model, copy))
         shutil.rmtree(copy, ignore_errors=True)
         copy.unlink(missing_ok=True)
         settle()

@@ -66,9 +66,8 @@ def main() -> None:
             profile.disable()
             aside += middle - start
             storing += time.perf_counter() - middle
-        print(
-            f"copied aside in {1000 * aside / count:.2f} ms, stored in {1000 * storing / count:.2f} ms"
-        )
+        aside, storing = 1000 * aside / count, 1000 * storing / count
+        print(f"copied aside in {aside:.2f} ms, stored in {storing:.2f} ms")
         stats = pstats.Stats(profile)
         stats.sort_stats("tottime").print_stats(14)
         stats.sort_stats("cumulative").print_stats("dvc_ckpt_recover", 20)

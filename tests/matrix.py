@@ -52,6 +52,7 @@ class Row:
     pythons: tuple[str, ...]
     newest: str | None = None
     required: bool = False
+    tools: tuple[str, ...] = ()
 
     @property
     def venv(self) -> Path:
@@ -64,8 +65,8 @@ class Row:
 
 
 ROWS = (
-    Row("dvc3.67-py3.11", "3.67.1", ("3.11",), required=True),
-    Row("dvc3.67-py3.13", "3.67.1", ("3.13",)),
+    Row("dvc3.67-py3.11", "3.67.1", ("3.11",), required=True, tools=("dvclive",)),
+    Row("dvc3.67-py3.13", "3.67.1", ("3.13",), tools=("dvclive",)),
     Row("dvc2.58-py3.11", "2.58.2", ("3.11",), newest="2023-06-10"),
     Row("dvc2.31-py3.9", "2.31.0", ("3.9",), newest="2022-11-20"),
 )
@@ -177,7 +178,7 @@ def prepare(uv: str, row: Row, wheel: Path) -> str:
     python, version = find_python(uv, row)
     stamp = row.venv / "made-from.json"
     made_from = json.dumps(
-        [version, row.dvc, row.newest, TEST_TOOLS, requirements(wheel)], indent=1
+        [version, row.dvc, row.newest, TEST_TOOLS + row.tools, requirements(wheel)], indent=1
     )
     install = [uv, "pip", "install", "--quiet", "--python", row.program("python")]
     if stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
@@ -186,7 +187,7 @@ def prepare(uv: str, row: Row, wheel: Path) -> str:
     shutil.rmtree(row.venv, ignore_errors=True)
     call(uv, "venv", "--quiet", "--python", python, row.venv)
     dated = ["--exclude-newer", row.newest] if row.newest else []
-    call(*install, *dated, f"dvc=={row.dvc}", *TEST_TOOLS, wheel)
+    call(*install, *dated, f"dvc=={row.dvc}", *TEST_TOOLS, *row.tools, wheel)
     stamp.write_text(made_from, encoding="utf-8")
     return version
 
