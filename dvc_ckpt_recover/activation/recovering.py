@@ -24,8 +24,8 @@ from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
 from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
-from dvc_ckpt_recover.runs import Lease, Mode, Places
-from dvc_ckpt_recover.runs.size import disk_usage
+from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
+from dvc_ckpt_recover.runs.size import disk_usage, humanize
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ class Recovery:
 
     def _take_over(self, record: RunRecord, cache: Cache, *, force: bool) -> RunRecord:
         """Complete a record that was rebuilt with what its temp dir still has."""
-        tombstone = tombstone_of(record.temp_dir)
-        if not any(
-            os.path.isdir(os.path.join(path, ".git")) for path in (record.temp_dir, tombstone)
-        ):
+        if record.mode == Mode.WORKSPACE or not _has_repository(record.temp_dir):
             record.save(self.places)
             return record
         infofile = record.infofile or Infos.read(self.places).of(record.temp_dir)
@@ -155,7 +152,7 @@ class Recovery:
     def _close_task(self, record: RunRecord, *, failed: bool) -> None:
         try:
             close_task(self._repo, record.stash_rev, failed=failed)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - celery's and kombu's many
             failures.note(f"telling the queue that {record.name} has ended", exc)
 
     def _remove_empty(self, path: str) -> Recovered:
@@ -164,6 +161,11 @@ class Recovery:
         set_aside(temp_dir, self.places)
         remove_aside(temp_dir, self.places)
         return Recovered(os.path.basename(path), freed=size)
+
+
+def _has_repository(temp_dir: str) -> bool:
+    paths = (temp_dir, tombstone_of(temp_dir))
+    return any(os.path.isdir(os.path.join(path, ".git")) for path in paths)
 
 
 def name_of(facts: RunFacts) -> str:
@@ -178,3 +180,20 @@ def refuse_living(facts: RunFacts, *, force: bool) -> None:
     if facts.state == RunState.ELSEWHERE and not force:
         host = facts.record.process.host if facts.record and facts.record.process else "another"
         raise UnsafeError(f"it was started on the host {host}", todo="recover it there, or --force")
+
+
+def line_of(one: Recovered) -> str:
+    """Return the line that tells how a run was recovered."""
+    ending = one.ending
+    freed = f"{humanize(one.freed)} freed"
+    if ending is None:
+        done = f"Removed {one.name}, which held nothing; {freed}."
+        return done if one.freed else f"'{one.name}' was recovered by another process."
+    if ending.ended == Ended.SUCCESS:
+        return f"Recovered '{one.name}': it had finished; {freed}."
+    if ending.ended == Ended.FAILED:
+        return f"Recovered '{one.name}': it had kept nothing ({ending.cause}); {freed}."
+    count = ending.checkpoints
+    plural = "checkpoint" if count == 1 else "checkpoints"
+    taken = f" (the name '{ending.wanted}' was taken)" if ending.wanted else ""
+    return f"Recovered '{one.name}'{taken}: Partial, {count} {plural} ({ending.cause}); {freed}."
