@@ -126,7 +126,7 @@ def test_after_a_restart_the_pid_is_another_program(project: Project) -> None:
 
 
 def test_plain_dvc_left_a_temp_dir(project: Project) -> None:
-    """Its checkpoints on DVC 2; on DVC 3 there are none, and the finished stage is what is kept."""
+    """Its checkpoints on DVC 2; on DVC 3 there are none, so the finished stage is kept."""
     project.env["DVC_CKPT_RECOVER"] = "0"
     running = project.start(
         "exp", "run", "--temp", "-n", "old", "-S", "seed=8", env=project.dying(cause="hang")
@@ -146,7 +146,8 @@ def test_plain_dvc_left_a_temp_dir(project: Project) -> None:
     os.utime(empty, (0, 0))
     done = {run["name"]: run for run in recover(project)["runs"]}
     assert done["old"]["ended"] == "partial"
-    assert done["tmpempty"]["freed"] > 0
+    assert done["tmpempty"]["removed"]
+    assert not empty.exists()
     *checkpoints, _ = project.commits(project.exps()["old"])
     stages = project.read(checkpoints[-1], "dvc.lock")
     if DVC_VERSION < (3,):

@@ -25,6 +25,7 @@ from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
 from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
 from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
+from dvc_ckpt_recover.runs.heartbeat import SILENT
 from dvc_ckpt_recover.runs.size import disk_usage, humanize
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
 
@@ -44,12 +45,14 @@ class Recovered:
         ending: How it was brought in, or None when it was not, or by somebody else.
         error: Why it could not be recovered, one line, or empty.
         freed: Bytes of disk.
+        removed: Whether all of it was a folder that held nothing.
     """
 
     name: str
     ending: Ending | None = None
     error: str = ""
     freed: int = 0
+    removed: bool = False
 
 
 class Recovery:
@@ -81,7 +84,7 @@ class Recovery:
         """Recover one run. ``force`` takes a silent run of another host for dead."""
         name = name_of(facts)
         try:
-            refuse_living(facts, force=force)
+            self._refuse_living(facts, force=force)
             if facts.state == RunState.EMPTY:
                 return self._remove_empty(facts.leftover)
             if facts.record is None:
@@ -96,6 +99,20 @@ class Recovery:
                 lease.release()
         except (RecoverError, OSError) as exc:
             return Recovered(name, error=str(exc))
+
+    def _refuse_living(self, facts: RunFacts, *, force: bool) -> None:
+        """Raise RefusedError or UnsafeError when a run must not be recovered now."""
+        if facts.state in (RunState.ALIVE, RunState.ALONE):
+            raise RefusedError("it is alive", todo="end it first, or wait")
+        if facts.state != RunState.ELSEWHERE:
+            return
+        host = facts.record.process.host if facts.record and facts.record.process else "another"
+        silent = Lease(self.places, facts.run_id).silence()
+        if silent < SILENT:
+            raise RefusedError(f"it was alive on the host {host} {silent:.0f} s ago")
+        if not force:
+            todo = "recover it there, or with --force"
+            raise UnsafeError(f"it was started on the host {host}", todo=todo)
 
     def _recover_claimed(
         self, facts: RunFacts, name: str, lease: Lease, *, force: bool
@@ -160,7 +177,7 @@ class Recovery:
         temp_dir = path.removesuffix(SUFFIX)
         set_aside(temp_dir, self.places)
         remove_aside(temp_dir, self.places)
-        return Recovered(os.path.basename(path), freed=size)
+        return Recovered(os.path.basename(path), freed=size, removed=True)
 
 
 def _has_repository(temp_dir: str) -> bool:
@@ -173,22 +190,14 @@ def name_of(facts: RunFacts) -> str:
     return (facts.record.name if facts.record else None) or facts.run_id
 
 
-def refuse_living(facts: RunFacts, *, force: bool) -> None:
-    """Raise RefusedError or UnsafeError when a run must not be recovered now."""
-    if facts.state in (RunState.ALIVE, RunState.ALONE):
-        raise RefusedError("it is alive", todo="end it first, or wait")
-    if facts.state == RunState.ELSEWHERE and not force:
-        host = facts.record.process.host if facts.record and facts.record.process else "another"
-        raise UnsafeError(f"it was started on the host {host}", todo="recover it there, or --force")
-
-
 def line_of(one: Recovered) -> str:
     """Return the line that tells how a run was recovered."""
     ending = one.ending
     freed = f"{humanize(one.freed)} freed"
+    if one.removed:
+        return f"Removed {one.name}, which held nothing; {freed}."
     if ending is None:
-        done = f"Removed {one.name}, which held nothing; {freed}."
-        return done if one.freed else f"'{one.name}' was recovered by another process."
+        return f"'{one.name}' was recovered by another process."
     if ending.ended == Ended.SUCCESS:
         return f"Recovered '{one.name}': it had finished; {freed}."
     if ending.ended == Ended.FAILED:

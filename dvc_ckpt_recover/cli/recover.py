@@ -136,8 +136,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _report(done: list[Recovered], *, as_json: bool) -> int:
     failed = [one for one in done if one.error]
     if as_json:
-        freed = sum(one.freed for one in done)
-        write(json.dumps({"runs": [_told(one) for one in done], "freed": freed}, indent=1))
+        total = sum(one.freed for one in done)
+        write(json.dumps({"runs": [_told(one) for one in done], "freed": total}, indent=1))
         return 1 if failed else 0
     for one in done:
         if one.error:
@@ -155,6 +155,7 @@ def _report(done: list[Recovered], *, as_json: bool) -> int:
 def _told(one: Recovered) -> dict[str, Any]:
     ending = one.ending
     told: dict[str, Any] = {"name": one.name, "error": one.error, "freed": one.freed}
+    told["removed"] = one.removed
     if ending is not None:
         fields = ("ended", "ref", "sha", "checkpoints", "cause", "wanted")
         told.update({field: getattr(ending, field) for field in fields})
