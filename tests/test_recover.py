@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from support import DVC_VERSION, Project, Started, wait_for
+from support.orphans import DAMAGES, LIVE, Orphan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -224,3 +225,42 @@ def test_gc_spares_the_living_and_the_dead(project: Project) -> None:
     assert "epoch" in project.read(tip, "metrics.json")
     assert (project.path / "data" / "train.npz").exists()
     assert (project.path / "model.pkl").exists()
+
+
+@pytest.mark.skipif(DVC_VERSION < (3,), reason="the same code on all versions")
+def test_many_orphans_some_of_them_damaged(project: Project) -> None:
+    """Each damage costs its own run and one line; nothing of it is removed; a recovery that is
+    killed and two at once give the same result as one.
+    """
+    killed(project)
+    wait_for(lambda: project.git("rev-list", "--count", "--not", "main", "--glob=refs/*"))
+    first = Orphan(project, records(project)[0])
+    damaged = [first.copy(number) for number in range(len(DAMAGES))]
+    whole = [first, *(first.copy(number) for number in range(50, 57))]
+    for orphan, damage in zip(damaged, DAMAGES):
+        damage(orphan)
+    project.dvc("exp", "recover", "lost", check=True)  # so that what was copied aside is stored
+    exps = project.git("rev-parse", "refs/exps/" + baseline_path(project) + "/lost^")
+
+    one = project.start("exp", "recover", "--all")
+    wait_for(lambda: len(project.exps()) >= 4, what="the third experiment of this recovery")
+    one.kill()
+    one.wait()
+    assert exps
+    two = [project.start("exp", "recover", "--all") for _ in range(2)]
+    codes = [started.wait(120) for started in two]
+    said = "".join(started.text() for started in two)
+    assert codes == [1, 1], said
+    names = {orphan.name for orphan in whole}
+    assert names <= set(project.exps()), said
+    extra = set(project.exps()) - names
+    assert extra == {f"{orphan.name}/other" for orphan in damaged if damage_of(orphan) == "block"}
+    for orphan in damaged:
+        assert f"'{orphan.name}' was not recovered" in said or orphan.run_id in said, orphan.name
+    assert "Traceback" not in said
+
+
+def baseline_path(project: Project) -> str:
+    """Return the part of an experiment ref that names the baseline."""
+    sha = project.git("rev-parse", "main")
+    return f"{sha[:2]}/{sha[2:]}"

@@ -18,7 +18,7 @@ from dvc_ckpt_recover.activation.recovering import (
 )
 from dvc_ckpt_recover.dvc_api.commands import with_progress, write
 from dvc_ckpt_recover.dvc_api.project import write_line
-from dvc_ckpt_recover.errors import NotFoundError, RefusedError
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError, RefusedError
 from dvc_ckpt_recover.git import checkpoints_of
 from dvc_ckpt_recover.runs import Mode
 from dvc_ckpt_recover.runs.size import disk_usage, humanize
@@ -85,9 +85,12 @@ def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
     record = facts.record
     in_temp = record is not None and record.mode != Mode.WORKSPACE
     folder = facts.leftover or (record.temp_dir if record and in_temp else "")
-    count = 0
-    if facts.live and record:
-        count = len(checkpoints_of(recovery.store, facts.live, record.parent))
+    count, error = 0, facts.error
+    try:
+        if facts.live and record:
+            count = len(checkpoints_of(recovery.store, facts.live, record.parent))
+    except DamagedError as exc:
+        error = str(exc)
     return {
         "name": name_of(facts),
         "run_id": facts.run_id,
@@ -97,7 +100,7 @@ def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
         "checkpoints": count,
         "temp_dir": folder or None,
         "plan": _plan(facts, count),
-        "error": facts.error,
+        "error": error,
     }
 
 
