@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from support import DVC_VERSION, Project, Started, wait_for
+from support.orphans import DAMAGES, LIVE, Orphan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +20,12 @@ ACKNOWLEDGED = [1, 2, 3]
 """Epochs whose checkpoint the trainer was told of before the fourth hangs."""
 
 
-def start(project: Project, name: str = "lost") -> tuple[Started, int]:
+def start(
+    project: Project, name: str = "lost", options: tuple[str, ...] = ()
+) -> tuple[Started, int]:
     """Start a run that hangs in epoch 4; return its dvc and the trainer's pid."""
     dying = project.dying(cause="hang")
-    running = project.start("exp", "run", "--temp", "-n", name, env=dying)
+    running = project.start("exp", "run", "--temp", "-n", name, *options, env=dying)
     return running, project.marked_pid()
 
 
@@ -121,3 +124,143 @@ def test_after_a_restart_the_pid_is_another_program(project: Project) -> None:
     assert found["state"] == "orphan"
     recover(project, "lost")
     check_partial(project)
+
+
+def test_plain_dvc_left_a_temp_dir(project: Project) -> None:
+    """Its checkpoints on DVC 2; on DVC 3 there are none, so the finished stage is kept."""
+    project.env["DVC_CKPT_RECOVER"] = "0"
+    running = project.start(
+        "exp", "run", "--temp", "-n", "old", "-S", "seed=8", env=project.dying(cause="hang")
+    )
+    trainer = project.marked_pid()
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    del project.env["DVC_CKPT_RECOVER"]
+    (alive,) = recover(project, "--list")["runs"]
+    assert (alive["state"], alive["name"]) == ("alive", "old")
+    assert recover(project)["runs"] == []
+
+    os.kill(trainer, signal.SIGKILL)
+    wait_for(lambda: not psutil.pid_exists(trainer))
+    empty = project.path / ".dvc/tmp/exps/standalone/tmpempty"
+    empty.mkdir()
+    os.utime(empty, (0, 0))
+    done = {run["name"]: run for run in recover(project)["runs"]}
+    assert done["old"]["ended"] == "partial"
+    assert done["tmpempty"]["removed"]
+    assert not empty.exists()
+    *checkpoints, _ = project.commits(project.exps()["old"])
+    stages = project.read(checkpoints[-1], "dvc.lock")
+    if DVC_VERSION < (3,):
+        metrics = [json.loads(project.read(sha, "metrics.json")) for sha in checkpoints]
+        assert [found["epoch"] for found in metrics] == ACKNOWLEDGED
+    else:
+        assert len(checkpoints) == 1
+        assert "prepare:" in stages
+        assert "train:" not in stages
+        assert "metrics.json" not in project.git("ls-tree", "--name-only", checkpoints[0])
+    assert project.temp_dirs() == []
+    project.git("fsck", "--strict")
+    again = project.dvc("exp", "run", "--temp", "-n", "again", check=True)
+    assert "again" in again.stdout
+
+
+def test_a_queue_worker_died_and_the_experiment_finished(project: Project) -> None:
+    """Nobody collected it: it is published as what it is, and the queue says so."""
+    project.env |= {"DVC_CKPT_RECOVER": "0", "FIXTURE_PAUSE": "0.7"}
+    project.dvc("exp", "run", "--queue", "-n", "queued", check=True)
+    project.dvc("queue", "start", check=True)
+    wait_for(project.epochs)
+    (worker,) = (found for found in psutil.process_iter() if is_worker(found, project))
+    rest = worker.children(recursive=True)
+    worker.kill()
+    psutil.wait_procs(rest, timeout=60)
+    assert project.exps() == {}
+    (left,) = project.temp_dirs()
+    os.utime(left, (0, 0))
+    del project.env["DVC_CKPT_RECOVER"]
+    (done,) = recover(project)["runs"]
+    assert (done["name"], done["ended"]) == ("queued", "success")
+    assert json.loads(project.read(project.exps()["queued"], "eval.json"))["test_epoch"] == 6
+    assert project.temp_dirs() == []
+    project.env["DVC_CKPT_RECOVER"] = "0"  # plain DVC understands what is left
+    assert "Success" in project.dvc("queue", "status", check=True).stdout
+    assert "queued" in {row["name"] for row in project.rows()}
+
+
+def is_worker(process: psutil.Process, project: Project) -> bool:
+    """Return whether it is the project's queue worker."""
+    try:
+        inside = process.cwd().startswith(str(project.path))
+        return inside and "queue-worker" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def test_the_next_run_recovers_first(project: Project) -> None:
+    """One line; not when it is switched off, and never by looking."""
+    killed(project)
+    off = {"DVC_CKPT_RECOVER_AUTO": "0"}
+    project.dvc("exp", "run", "--queue", "-n", "one", env=off, check=True)
+    project.rows()
+    assert len(project.temp_dirs()) == 1
+    done = project.dvc("exp", "run", "--queue", "-n", "two", check=True)
+    assert "Recovered 'lost': Partial, 3 checkpoints (dvc was killed)" in done.stdout
+    check_partial(project)
+
+
+def test_gc_spares_the_living_and_the_dead(project: Project) -> None:
+    """All that a running experiment has kept is there after `dvc gc`, for its end to publish."""
+    running, _ = start(project, options=("-S", "seed=8"))
+    live = [ref for ref in project.refs() if "/live/" in ref]
+    wait_for(lambda: project.git("rev-list", "--count", f"main..{live[0]}") >= "3")
+    project.dvc("gc", "--workspace", "--force", check=True)
+    running.signal_group(signal.SIGKILL)
+    running.wait()
+    project.dvc("gc", "--workspace", "--force", check=True)
+    (done,) = recover(project)["runs"]
+    assert done["ended"] == "partial"
+    tip = project.exps()["lost"]
+    project.dvc("exp", "apply", "lost", check=True)  # checks out data and model
+    assert "epoch" in project.read(tip, "metrics.json")
+    assert (project.path / "data" / "train.npz").exists()
+    assert (project.path / "model.pkl").exists()
+
+
+@pytest.mark.skipif(DVC_VERSION < (3,), reason="the same code on all versions")
+def test_many_orphans_some_of_them_damaged(project: Project) -> None:
+    """Each damage costs its own run and one line; nothing of it is removed; a recovery that is
+    killed and two at once give the same result as one.
+    """
+    killed(project)
+    wait_for(lambda: project.git("rev-list", "--count", "--not", "main", "--glob=refs/*"))
+    first = Orphan(project, records(project)[0])
+    damaged = [first.copy(number) for number in range(len(DAMAGES))]
+    whole = [first, *(first.copy(number) for number in range(50, 57))]
+    for orphan, damage in zip(damaged, DAMAGES):
+        damage(orphan)
+    project.dvc("exp", "recover", "lost", check=True)  # so that what was copied aside is stored
+    exps = project.git("rev-parse", "refs/exps/" + baseline_path(project) + "/lost^")
+
+    one = project.start("exp", "recover", "--all")
+    wait_for(lambda: len(project.exps()) >= 4, what="the third experiment of this recovery")
+    one.kill()
+    one.wait()
+    assert exps
+    two = [project.start("exp", "recover", "--all") for _ in range(2)]
+    codes = [started.wait(120) for started in two]
+    said = "".join(started.text() for started in two)
+    assert codes == [1, 1], said
+    names = {orphan.name for orphan in whole}
+    assert names <= set(project.exps()), said
+    extra = set(project.exps()) - names
+    assert extra == {f"{orphan.name}/other" for orphan in damaged if damage_of(orphan) == "block"}
+    for orphan in damaged:
+        assert f"'{orphan.name}' was not recovered" in said or orphan.run_id in said, orphan.name
+    assert "Traceback" not in said
+
+
+def baseline_path(project: Project) -> str:
+    """Return the part of an experiment ref that names the baseline."""
+    sha = project.git("rev-parse", "main")
+    return f"{sha[:2]}/{sha[2:]}"

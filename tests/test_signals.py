@@ -145,7 +145,7 @@ def ignored_hangup() -> Iterator[None]:
 def test_nohup_stays_in_force(project: Project) -> None:
     """A hang-up that is ignored does not end the run."""
     running = project.start("exp", "run", "--temp", "-n", "whole", env={"FIXTURE_PAUSE": "0.3"})
-    wait_for(lambda: project.epochs())
+    wait_for(project.epochs)
     os.kill(running.pid, signal.SIGHUP)
     assert running.wait(60) == 0, running.text()
     assert "whole" in project.exps()

@@ -61,7 +61,7 @@ def _session_of(executor: Any) -> RunSession | str | None:  # noqa: ANN401
     """Return the run's session, None for a run that is not ours, or why it cannot be known."""
     try:
         return open_session(executor.root_dir)
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever it is, nothing may be removed then
         return str(exc) or repr(exc)
 
 

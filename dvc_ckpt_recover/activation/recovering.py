@@ -24,8 +24,9 @@ from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
 from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
-from dvc_ckpt_recover.runs import Lease, Mode, Places
-from dvc_ckpt_recover.runs.size import disk_usage
+from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
+from dvc_ckpt_recover.runs.heartbeat import SILENT
+from dvc_ckpt_recover.runs.size import disk_usage, humanize
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ class Recovered:
         ending: How it was brought in, or None when it was not, or by somebody else.
         error: Why it could not be recovered, one line, or empty.
         freed: Bytes of disk.
+        removed: Whether all of it was a folder that held nothing.
     """
 
     name: str
     ending: Ending | None = None
     error: str = ""
     freed: int = 0
+    removed: bool = False
 
 
 class Recovery:
@@ -81,7 +84,7 @@ class Recovery:
         """Recover one run. ``force`` takes a silent run of another host for dead."""
         name = name_of(facts)
         try:
-            refuse_living(facts, force=force)
+            self._refuse_living(facts, force=force)
             if facts.state == RunState.EMPTY:
                 return self._remove_empty(facts.leftover)
             if facts.record is None:
@@ -96,6 +99,20 @@ class Recovery:
                 lease.release()
         except (RecoverError, OSError) as exc:
             return Recovered(name, error=str(exc))
+
+    def _refuse_living(self, facts: RunFacts, *, force: bool) -> None:
+        """Raise RefusedError or UnsafeError when a run must not be recovered now."""
+        if facts.state in (RunState.ALIVE, RunState.ALONE):
+            raise RefusedError("it is alive", todo="end it first, or wait")
+        if facts.state != RunState.ELSEWHERE:
+            return
+        host = facts.record.process.host if facts.record and facts.record.process else "another"
+        silent = Lease(self.places, facts.run_id).silence()
+        if silent < SILENT:
+            raise RefusedError(f"it was alive on the host {host} {silent:.0f} s ago")
+        if not force:
+            todo = "recover it there, or with --force"
+            raise UnsafeError(f"it was started on the host {host}", todo=todo)
 
     def _recover_claimed(
         self, facts: RunFacts, name: str, lease: Lease, *, force: bool
@@ -126,10 +143,7 @@ class Recovery:
 
     def _take_over(self, record: RunRecord, cache: Cache, *, force: bool) -> RunRecord:
         """Complete a record that was rebuilt with what its temp dir still has."""
-        tombstone = tombstone_of(record.temp_dir)
-        if not any(
-            os.path.isdir(os.path.join(path, ".git")) for path in (record.temp_dir, tombstone)
-        ):
+        if record.mode == Mode.WORKSPACE or not _has_repository(record.temp_dir):
             record.save(self.places)
             return record
         infofile = record.infofile or Infos.read(self.places).of(record.temp_dir)
@@ -155,7 +169,7 @@ class Recovery:
     def _close_task(self, record: RunRecord, *, failed: bool) -> None:
         try:
             close_task(self._repo, record.stash_rev, failed=failed)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - celery's and kombu's many
             failures.note(f"telling the queue that {record.name} has ended", exc)
 
     def _remove_empty(self, path: str) -> Recovered:
@@ -163,7 +177,12 @@ class Recovery:
         temp_dir = path.removesuffix(SUFFIX)
         set_aside(temp_dir, self.places)
         remove_aside(temp_dir, self.places)
-        return Recovered(os.path.basename(path), freed=size)
+        return Recovered(os.path.basename(path), freed=size, removed=True)
+
+
+def _has_repository(temp_dir: str) -> bool:
+    paths = (temp_dir, tombstone_of(temp_dir))
+    return any(os.path.isdir(os.path.join(path, ".git")) for path in paths)
 
 
 def name_of(facts: RunFacts) -> str:
@@ -171,10 +190,19 @@ def name_of(facts: RunFacts) -> str:
     return (facts.record.name if facts.record else None) or facts.run_id
 
 
-def refuse_living(facts: RunFacts, *, force: bool) -> None:
-    """Raise RefusedError or UnsafeError when a run must not be recovered now."""
-    if facts.state in (RunState.ALIVE, RunState.ALONE):
-        raise RefusedError("it is alive", todo="end it first, or wait")
-    if facts.state == RunState.ELSEWHERE and not force:
-        host = facts.record.process.host if facts.record and facts.record.process else "another"
-        raise UnsafeError(f"it was started on the host {host}", todo="recover it there, or --force")
+def line_of(one: Recovered) -> str:
+    """Return the line that tells how a run was recovered."""
+    ending = one.ending
+    freed = f"{humanize(one.freed)} freed"
+    if one.removed:
+        return f"Removed {one.name}, which held nothing; {freed}."
+    if ending is None:
+        return f"'{one.name}' was recovered by another process."
+    if ending.ended == Ended.SUCCESS:
+        return f"Recovered '{one.name}': it had finished; {freed}."
+    if ending.ended == Ended.FAILED:
+        return f"Recovered '{one.name}': it had kept nothing ({ending.cause}); {freed}."
+    count = ending.checkpoints
+    plural = "checkpoint" if count == 1 else "checkpoints"
+    taken = f" (the name '{ending.wanted}' was taken)" if ending.wanted else ""
+    return f"Recovered '{one.name}'{taken}: Partial, {count} {plural} ({ending.cause}); {freed}."

@@ -4,8 +4,8 @@ The signal handler only notes the signal; dvc goes on waiting for its stage. A t
 signal on to the stage's processes and, after the grace time or at a second signal, kills them. Then
 dvc's own clean-up runs as after any failed stage, and it exits with 128 plus the signal.
 
-Failure rule: where handlers cannot be set (not the main thread, ignored by ``nohup``) the signal does
-what it did before; the run is then an orphan that a recovery finds.
+Failure rule: where handlers cannot be set (not the main thread, ignored by ``nohup``) the signal
+does what it did before; the run is then an orphan that a recovery finds.
 """
 
 from __future__ import annotations

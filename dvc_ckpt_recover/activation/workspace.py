@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from dvc_ckpt_recover.activation import signals
 from dvc_ckpt_recover.activation.ending import after, end, signals_wait
 from dvc_ckpt_recover.activation.running import begin
 from dvc_ckpt_recover.checkpointing.session import open_session
@@ -43,3 +44,4 @@ def clean_up(call: Call) -> Steps:
             messages.say(messages.of_ending(ending))
         yield
         after(session, ending)
+    signals.disarm()

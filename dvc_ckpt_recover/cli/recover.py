@@ -9,12 +9,18 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from dvc_ckpt_recover.activation.recovering import RECOVERABLE, Recovered, Recovery, name_of
+from dvc_ckpt_recover.activation.recovering import (
+    RECOVERABLE,
+    Recovered,
+    Recovery,
+    line_of,
+    name_of,
+)
 from dvc_ckpt_recover.dvc_api.commands import with_progress, write
 from dvc_ckpt_recover.dvc_api.project import write_line
-from dvc_ckpt_recover.errors import NotFoundError, RefusedError
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError, RefusedError
 from dvc_ckpt_recover.git import checkpoints_of
-from dvc_ckpt_recover.runs import Ended
+from dvc_ckpt_recover.runs import Mode
 from dvc_ckpt_recover.runs.size import disk_usage, humanize
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState
 
@@ -47,7 +53,8 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
         _show([_row(recovery, facts) for facts in chosen], as_json=args.json)
         return 0
     done = [
-        recovery.recover(facts, force=args.force) for facts in with_progress(chosen, "Recovering")
+        recovery.recover(facts, force=args.force)
+        for facts in with_progress(chosen, "Recovering")
     ]
     return _report(done, as_json=args.json)
 
@@ -70,19 +77,20 @@ def _is_due(facts: RunFacts, *, force: bool) -> bool:
 
 def _names(facts: RunFacts) -> set[str | None]:
     record = facts.record
-    return {
-        facts.run_id,
-        facts.leftover,
-        *((record.name, record.temp_dir, record.stash_rev) if record else ()),
-    }
+    told = (record.name, record.temp_dir, record.stash_rev) if record else ()
+    return {facts.run_id, facts.leftover, *told}
 
 
 def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
     record = facts.record
-    folder = facts.leftover or (record.temp_dir if record else "")
-    count = 0
-    if facts.live and record:
-        count = len(checkpoints_of(recovery.store, facts.live, record.parent))
+    in_temp = record is not None and record.mode != Mode.WORKSPACE
+    folder = facts.leftover or (record.temp_dir if record and in_temp else "")
+    count, error = 0, facts.error
+    try:
+        if facts.live and record:
+            count = len(checkpoints_of(recovery.store, facts.live, record.parent))
+    except DamagedError as exc:
+        error = str(exc)
     return {
         "name": name_of(facts),
         "run_id": facts.run_id,
@@ -92,7 +100,7 @@ def _row(recovery: Recovery, facts: RunFacts) -> dict[str, Any]:
         "checkpoints": count,
         "temp_dir": folder or None,
         "plan": _plan(facts, count),
-        "error": facts.error,
+        "error": error,
     }
 
 
@@ -131,8 +139,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _report(done: list[Recovered], *, as_json: bool) -> int:
     failed = [one for one in done if one.error]
     if as_json:
-        freed = sum(one.freed for one in done)
-        write(json.dumps({"runs": [_told(one) for one in done], "freed": freed}, indent=1))
+        total = sum(one.freed for one in done)
+        write(json.dumps({"runs": [_told(one) for one in done], "freed": total}, indent=1))
         return 1 if failed else 0
     for one in done:
         if one.error:
@@ -147,26 +155,10 @@ def _report(done: list[Recovered], *, as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def line_of(one: Recovered) -> str:
-    """Return the line that tells how a run was recovered."""
-    ending = one.ending
-    freed = f"{humanize(one.freed)} freed"
-    if ending is None:
-        done = f"Removed {one.name}, which held nothing; {freed}."
-        return done if one.freed else f"'{one.name}' was recovered by another process."
-    if ending.ended == Ended.SUCCESS:
-        return f"Recovered '{one.name}': it had finished; {freed}."
-    if ending.ended == Ended.FAILED:
-        return f"Recovered '{one.name}': it had kept nothing ({ending.cause}); {freed}."
-    count = ending.checkpoints
-    plural = "checkpoint" if count == 1 else "checkpoints"
-    taken = f" (the name '{ending.wanted}' was taken)" if ending.wanted else ""
-    return f"Recovered '{one.name}'{taken}: Partial, {count} {plural} ({ending.cause}); {freed}."
-
-
 def _told(one: Recovered) -> dict[str, Any]:
     ending = one.ending
     told: dict[str, Any] = {"name": one.name, "error": one.error, "freed": one.freed}
+    told["removed"] = one.removed
     if ending is not None:
         fields = ("ended", "ref", "sha", "checkpoints", "cause", "wanted")
         told.update({field: getattr(ending, field) for field in fields})

@@ -220,3 +220,14 @@ class Cache:
         sync_files(paths)
         for folder in folders:
             sync_dir(folder)
+
+
+def hash_infos(names: Iterable[tuple[str, str]]) -> set[Any]:
+    """Return DVC's ``HashInfo`` of objects given as hash and hash name."""
+    from dvc_data.hashfile.hash_info import HashInfo
+
+    from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
+
+    # DVC 2 calls both kinds md5, and keeps them in one place
+    single = has_native_checkpoints()
+    return {HashInfo("md5" if single else hash_name, oid) for oid, hash_name in names}

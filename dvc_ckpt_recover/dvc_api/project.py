@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dvc_ckpt_recover.errors import NotFoundError
 
@@ -50,3 +50,10 @@ def write_line(line: str) -> None:
 
     with suppress(OSError, ValueError):  # a terminal that was closed must not stop the pipeline
         ui.error_write(line)
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raise the error with which DVC ends a command that must not go on."""
+    from dvc.exceptions import DvcException
+
+    raise DvcException(reason)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _is_locked(error: Exception) -> bool:
     """Return whether a lock file is in the way, rather than a disk that cannot take one."""
     text = str(error).lower()
-    hopeless = ("read-only", "no space", "permission denied", "quota")
+    hopeless = ("read-only", "no space", "permission denied", "quota", "refs beneath")
     return "lock" in text and not any(words in text for words in hopeless)
 
 
@@ -77,6 +77,12 @@ class Refs:
                 if sha:
                     found[name] = sha
         return found
+
+    def is_blocked(self, name: str) -> bool:
+        """Return whether a ref of that name cannot be, for others use it as a folder or above it."""
+        parts = name.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        return any(ref in above or ref.startswith(f"{name}/") for ref in self._repo.references)
 
     def move(self, name: str, new: str, old: str | None) -> None:
         """Point ``name`` at ``new`` if it still points at ``old`` (None: does not exist).

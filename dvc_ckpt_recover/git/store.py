@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FALLBACK_NAME = "dvc_ckpt_recover"
 FALLBACK_EMAIL = "dvc_ckpt_recover@localhost"
 
+_NO_SEARCH = 1
+"""GIT_REPOSITORY_OPEN_NO_SEARCH of libgit2, by its number since its name differs by version."""
+
 BLOB = 0o100644
 EXECUTABLE = 0o100755
 LINK = 0o120000
@@ -38,7 +41,7 @@ class Store:
     def __init__(self, root: str) -> None:
         self.root = root
         try:
-            self.repo = pygit2.Repository(root)
+            self.repo = pygit2.Repository(root, _NO_SEARCH)
         except (pygit2.GitError, KeyError, ValueError) as exc:
             msg = f"{root} is not a Git repository that can be opened ({exc})"
             raise NotFoundError(msg) from exc

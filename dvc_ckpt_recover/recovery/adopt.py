@@ -9,6 +9,7 @@ Failure rule: nothing in the temp dir is changed; an error leaves it for the nex
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.dvc_api import executors, lockfile
@@ -18,15 +19,15 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history, verify_h
 from dvc_ckpt_recover.git.store import BLOB
 from dvc_ckpt_recover.model import CheckpointNote
 from dvc_ckpt_recover.recovery.removal import bring_back
+from dvc_ckpt_recover.runs.temp_dirs import locks_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dvc_ckpt_recover.dvc_api.cache import Cache
     from dvc_ckpt_recover.dvc_api.lockfile import LockedOut
     from dvc_ckpt_recover.runs import Places, RunRecord
 
 Lock = dict[str, Any]
+Blobs = dict[str, tuple[str, int]]
 
 
 def adopt(places: Places, record: RunRecord, cache: Cache) -> RunRecord:
@@ -103,13 +104,14 @@ def _keep_finished_stages(
     outputs is whole. What is not known to belong to this run is left out, as in any checkpoint.
     """
     before = source.files_named(record.stash_rev, lockfile.LOCK_NAME)
-    put: dict[str, tuple[str, int]] = {}
-    drop = {f"{record.dvc_dir}/tmp/repro.dat".replace(os.sep, "/")}
+    put: Blobs = {}
+    drop = {f"{record.dvc_dir}/tmp/repro.dat".replace(os.sep, "/")}  # noqa: S108 - DVC's own
     stages: list[str] = []
-    for path, data in _locks(record.temp_dir):
+    for path, data in locks_in(record.temp_dir):
         lock = lockfile.parse(data, path)
         old = lockfile.parse(before.get(path, b""), path).get("stages") or {}
-        kept, blobs, gone = _kept_stages(store, record, cache, path, lock, old)
+        place = _Place(store, cache, record.temp_dir, os.path.dirname(path))
+        kept, blobs, gone = _kept_stages(place, lock.get("stages") or {}, old)
         stages += [name for name in kept if kept[name] != old.get(name)]
         drop |= {path, *gone}
         put.update(blobs)
@@ -122,61 +124,56 @@ def _keep_finished_stages(
     return store.make_commit(tree, [record.parent], message)
 
 
-def _locks(top: str) -> Iterator[tuple[str, bytes]]:
-    for folder, folders, names in os.walk(top):
-        folders[:] = sorted(name for name in folders if name not in (".git", ".dvc"))
-        if lockfile.LOCK_NAME in names:
-            path = os.path.join(folder, lockfile.LOCK_NAME)
-            with open(path, "rb") as file:
-                yield os.path.relpath(path, top).replace(os.sep, "/"), file.read()
+@dataclass(frozen=True)
+class _Place:
+    """Where the outputs of one lock file are; ``folder`` is the lock's, relative to the top."""
+
+    store: Store
+    cache: Cache
+    top: str
+    folder: str
+
+    def repo_path(self, path: str) -> str:
+        """Return an output's path relative to the Git root."""
+        return os.path.normpath(os.path.join(self.folder, path)).replace(os.sep, "/")
+
+    def whole(self, outs: list[LockedOut]) -> Blobs | None:
+        """Return the Git blobs of outputs that DVC does not cache; None if one is not whole."""
+        blobs = {}
+        try:
+            for out in outs:
+                if self.cache.has(out.oid, out.hash_name):
+                    self._prove(out)
+                    continue
+                place = self.repo_path(out.path)
+                path = os.path.join(self.top, *place.split("/"))
+                if md5_of(path) != out.oid:
+                    return None
+                with open(path, "rb") as file:
+                    blobs[place] = (self.store.blob(file.read()), BLOB)
+        except (DamagedError, OSError):
+            return None
+        return blobs
+
+    def _prove(self, out: LockedOut) -> None:
+        oids = list(self.cache.closure(out.oid, out.hash_name))
+        for oid in oids:
+            self.cache.check(oid, out.hash_name)
+        self.cache.sync(oids, out.hash_name)
 
 
-def _kept_stages(  # noqa: PLR0913 - all are needed
-    store: Store, record: RunRecord, cache: Cache, path: str, lock: Lock, old: Lock
-) -> tuple[Lock, dict[str, tuple[str, int]], set[str]]:
+def _kept_stages(place: _Place, stages: Lock, old: Lock) -> tuple[Lock, Blobs, set[str]]:
     """Return the lock entries to keep, the Git blobs of their outputs, and paths to leave out."""
-    stages = lock.get("stages") or {}
-    outs: dict[str, list[LockedOut]] = {}
-    for out in lockfile.locked_outs(lock):
-        outs.setdefault(out.stage, []).append(out)
-    folder = os.path.dirname(path)
-    blobs: dict[str, dict[str, tuple[str, int]] | None] = {}
-    for name in stages:
-        blobs[name] = _whole(store, record, cache, folder, outs.get(name, []))
+    outs: dict[str, list[LockedOut]] = {name: [] for name in stages}
+    for out in lockfile.locked_outs({"stages": stages}):
+        outs[out.stage].append(out)
+    blobs = {name: place.whole(found) for name, found in outs.items()}
     done = [name for name in stages if stages[name] != old.get(name) and blobs[name] is not None]
     names = _with_upstream(stages, outs, done)
     kept = {name: entry for name, entry in stages.items() if name in names}
-    put = {place: blob for name in kept for place, blob in (blobs[name] or {}).items()}
-    others = (out for name in stages if name not in kept for out in outs.get(name, []))
-    return kept, put, {_repo_path(folder, out.path) for out in others}
-
-
-def _repo_path(folder: str, path: str) -> str:
-    return os.path.normpath(os.path.join(folder, path)).replace(os.sep, "/")
-
-
-def _whole(
-    store: Store, record: RunRecord, cache: Cache, folder: str, outs: list[LockedOut]
-) -> dict[str, tuple[str, int]] | None:
-    """Return the Git blobs of a stage's outputs that DVC does not cache; None if one is not whole."""
-    blobs = {}
-    for out in outs:
-        try:
-            if cache.has(out.oid, out.hash_name):
-                oids = list(cache.closure(out.oid, out.hash_name))
-                for oid in oids:
-                    cache.check(oid, out.hash_name)
-                cache.sync(oids, out.hash_name)
-                continue
-            place = _repo_path(folder, out.path)
-            path = os.path.join(record.temp_dir, *place.split("/"))
-            if md5_of(path) != out.oid:
-                return None
-            with open(path, "rb") as file:
-                blobs[place] = (store.blob(file.read()), BLOB)
-        except (DamagedError, OSError):
-            return None
-    return blobs
+    put = {path: blob for name in kept for path, blob in (blobs[name] or {}).items()}
+    gone = {place.repo_path(out.path) for name in stages if name not in kept for out in outs[name]}
+    return kept, put, gone
 
 
 def _with_upstream(stages: Lock, outs: dict[str, list[LockedOut]], done: list[str]) -> set[str]:

@@ -6,6 +6,7 @@ Failure rule: what cannot be understood is listed with the reason and never touc
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,16 @@ from dvc_ckpt_recover.recovery.removal import SUFFIX
 from dvc_ckpt_recover.runs.process import runner_in, started_before, user_of
 from dvc_ckpt_recover.runs.rebuild import make_record, told_by_stash
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState
+from dvc_ckpt_recover.runs.temp_dirs import temp_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dvc_ckpt_recover.runs import Places, RunRecord
+
+
+_SETTLED = 120.0
+"""Seconds for which a temp dir that is being set up or collected may stay as it is."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +69,11 @@ def find_leftovers(places: Places, store: Store, known: set[str]) -> list[RunFac
         store: The main repository.
         known: Temp dirs of runs that have a record or refs.
     """
-    paths = [path for path in _temp_dirs(places) if path.removesuffix(SUFFIX) not in known]
+    paths = [path for path in temp_dirs(places) if path.removesuffix(SUFFIX) not in known]
     if not paths:
         return []
     infos = Infos.read(places)
     return [look_at(places, store, path, infos.of(path.removesuffix(SUFFIX))) for path in paths]
-
-
-def _temp_dirs(places: Places) -> Iterator[str]:
-    for folder in (places.exps, os.path.join(places.exps, "standalone")):
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for entry in entries:  # mkdtemp's names; anything else is not DVC's temp dir
-            if entry.name.startswith("tmp") and entry.is_dir(follow_symlinks=False):
-                yield entry.path
 
 
 def look_at(places: Places, store: Store, path: str, infofile: str | None) -> RunFacts:
@@ -97,9 +92,19 @@ def look_at(places: Places, store: Store, path: str, infofile: str | None) -> Ru
 
 
 def _alive(main_root: str, path: str, infofile: str | None) -> bool:
-    if user_of(path) is not None:
+    """Return whether somebody may still need a temp dir.
+
+    While stages run, their dvc works in it. Before and after that it does not, so that a dir
+    changed a short time ago is left alone: its owner may be a Python program that we do not know.
+    """
+    changed = os.stat(path).st_mtime
+    if user_of(path) is not None or _task_lives(infofile):
         return True
-    return runner_in(main_root, os.stat(path).st_mtime + 1) is not None or _task_lives(infofile)
+    if runner_in(main_root, changed + 1) is not None:
+        return True
+    info = executors.read_info(infofile)
+    running = info is not None and info.status == executors.RUNNING
+    return not running and 0 <= time.time() - changed < _SETTLED
 
 
 def _task_lives(infofile: str | None) -> bool:
@@ -141,5 +146,7 @@ def _record(places: Places, store: Store, path: str, infofile: str | None) -> Ru
         raise DamagedError(msg, todo="look into it, and remove it by hand")
     temp_dir = path.removesuffix(SUFFIX)
     started = os.stat(os.path.join(path, ".git", "description")).st_mtime
-    record = make_record(places, store.root, temp_dir, stash_rev, told, started)
+    record = make_record(
+        places, store.root, temp_dir, stash_rev=stash_rev, told=told, started=started
+    )
     return record.changed(infofile=infofile)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.durable import remove_file
 from dvc_ckpt_recover.dvc_api import executors
-from dvc_ckpt_recover.errors import RecoverError
+from dvc_ckpt_recover.errors import DamagedError, RecoverError
 from dvc_ckpt_recover.git import (
     LIVE,
     RUNS,
@@ -148,8 +148,11 @@ def _end_success(places: Places, record: RunRecord, evidence: Evidence) -> Endin
     refs = Refs(store)
     info = executors.read_info(record.infofile)
     made = _finished_refs(record)
-    if info and info.result_ref in made:
-        made = {str(info.result_ref): made[str(info.result_ref)]}
+    if info and info.result_ref:
+        if info.result_ref not in made:
+            msg = f"the experiment {info.result_ref} that DVC made is not in {record.temp_dir}"
+            raise DamagedError(msg)
+        made = {info.result_ref: made[info.result_ref]}
     ending = Ending(record.name or record.run_id, Ended.SUCCESS, skipped=record.skipped)
     for ref, sha in made.items():
         held = refs.get(ref)

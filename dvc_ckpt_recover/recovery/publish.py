@@ -44,6 +44,8 @@ def publish(refs: Refs, ref: str, sha: str, suffix: str) -> str:
         old = refs.get(candidate)
         if old is not None and refs.store.is_ancestor(sha, old):
             return candidate
+        if old is None and refs.is_blocked(candidate):
+            continue
         if old is None or refs.store.is_ancestor(old, sha):
             refs.move(candidate, sha, old)
             return candidate

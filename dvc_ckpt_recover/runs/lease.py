@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.durable import remove_file
 from dvc_ckpt_recover.durable.locks import KernelLock
+from dvc_ckpt_recover.runs.heartbeat import Heartbeat, silence
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.runs.places import Places
@@ -28,11 +29,14 @@ class Lease:
     def __init__(self, places: Places, run_id: str) -> None:
         self._path = places.lease(run_id)
         self._lock = KernelLock(self._path)
+        self._heartbeat: Heartbeat | None = None
 
     def hold(self) -> bool:
         """Say that the run is alive; False when a recovery has it alone."""
         for _ in range(_PROBES):
             if self._lock.share():
+                if self._heartbeat is None:
+                    self._heartbeat = Heartbeat(self._path)
                 return True
             time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
         return False
@@ -60,8 +64,15 @@ class Lease:
             time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
         return True
 
+    def silence(self) -> float:
+        """Return for how many seconds its holder, on whatever host, gave no sign of life."""
+        return silence(self._path)
+
     def release(self) -> None:
         """Let go of it."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
         self._lock.release()
 
     def remove(self) -> None:

@@ -57,11 +57,21 @@ def rebuild_record(
         return None
     started = float(store.commit(str(stash_rev or live)).commit_time)
     temp_dir = find_temp_dir(places, run_id)
-    return make_record(places, store.root, temp_dir, str(stash_rev or live), told, started)
+    record = make_record(
+        places,
+        store.root,
+        temp_dir,
+        stash_rev=str(stash_rev or live),
+        told=told,
+        started=started,
+    )
+    if run_id.startswith(f"{Mode.WORKSPACE}-"):
+        record = record.changed(mode=Mode.WORKSPACE, temp_dir=record.main_root)
+    return record.changed(run_id=run_id)
 
 
 def make_record(  # noqa: PLR0913 - the parts of a record
-    places: Places, main_root: str, temp_dir: str, stash_rev: str, told: Told, started: float
+    places: Places, main_root: str, temp_dir: str, *, stash_rev: str, told: Told, started: float
 ) -> RunRecord:
     """Return the record of a run whose dvc is dead, from what was found out about it."""
     in_queue = os.path.isdir(temp_dir) and os.path.dirname(temp_dir) == places.exps

@@ -153,12 +153,13 @@ class Project:
             raise RuntimeError(f"{' '.join(command)}: exit {code}\n{started.text()}")
         return subprocess.CompletedProcess(list(command), code, started.text(), "")
 
-    def git(self, *args: str) -> str:
-        """Run git and return what it prints, without the last newline."""
+    def git(self, *args: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess
+        """Run git, with ``input`` on its stdin; return what it prints, without the last newline."""
         done = subprocess.run(
             ["git", *args],
             cwd=self.path,
             env=self.environment(),
+            input=input,
             capture_output=True,
             text=True,
             check=False,
