@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
 from dvc_ckpt_recover.formats import Member, inspect
 
 if TYPE_CHECKING:

@@ -8,10 +8,15 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
-from support import DVC_VERSION, Project
+from support import DVC_VERSION, Project, wait_for
+from support.mini import dies, run
+from support.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MANY = Path(__file__).parent / "support" / "many.py"
 DIED = 255
@@ -42,11 +47,13 @@ def killed_once(build_once: Callable[..., Path], tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture
-def killed(killed_once: Path, tmp_path: Path) -> Project:
+def killed(killed_once: Path, tmp_path: Path) -> Iterator[Project]:
     """Return a copy of that project, with the trainer's log."""
     shutil.rmtree(tmp_path)
     subprocess.run(["cp", "-a", str(killed_once), str(tmp_path)], check=True)
-    return Project(tmp_path / "repo", tmp_path / "outside")
+    project = Project(tmp_path / "repo", tmp_path / "outside")
+    yield project
+    project.end_all()
 
 
 def hashes(entries: list[dict[str, Any]]) -> list[tuple[int, str]]:
@@ -152,7 +159,8 @@ def test_a_damaged_object_is_never_used(killed: Project) -> None:
         paths = f"path, copy = Path({str(newest)!r}), Path({str(copy)!r})"
         head = f"from pathlib import Path; {paths}; whole = copy.read_bytes()"
         there = "path.exists() and path.chmod(0o644)"
-        commands.append(["python", f"{head}; {there}; {damage}; path.exists() and path.chmod(0o444)"])
+        again = "path.exists() and path.chmod(0o444)"
+        commands.append(["python", f"{head}; {there}; {damage}; {again}"])
         commands += CHOOSE
         commands.append(["python", f"{head}; {there}; path.write_bytes(whole)"])
     results = many(killed, *commands)
@@ -228,3 +236,81 @@ def test_only_what_is_partial_and_dead_is_gone_on_with(killed: Project) -> None:
     assert "'one' is running" in busy[2]
     assert "one  (2 checkpoints" in several[2]
     assert "two  (1 checkpoint;" in several[2]
+
+
+def test_params_and_an_older_checkpoint_of_choice(killed: Project) -> None:
+    """`-S` changes the experiment's params file only; `--from` an older checkpoint goes forward."""
+    partial = killed.exps()["one"]
+    first = killed.commits(partial)[0]
+    workspace = (killed.path / "params.yaml").read_text()
+    done = killed.dvc(
+        *("exp", "resume", "one", "--from", first[:10]),
+        *("-S", "train.lr=0.01", "-S", "params.yaml:train.epochs=4"),
+        check=True,
+    )
+    assert f"from checkpoint 1 ({first[:7]})" in done.stdout
+    assert killed.epochs() == [1, 2, 2, 3, 4]
+    tip = killed.exps()["one"]
+    assert killed.git("merge-base", partial, tip).strip() == partial
+    assert "lr: 0.01" in killed.read(tip, "params.yaml")
+    assert json.loads(killed.read(tip, "metrics.json"))["epoch"] == 4
+    assert (killed.path / "params.yaml").read_text() == workspace
+
+
+def test_apply_edit_and_run_goes_on_from_the_checkpoint(mini: Project) -> None:
+    """DVC's own way, with and without the package: the stage is run again, on what it had."""
+    run(mini, "one", dies(3, "torn", calls=True))
+    mini.dvc("exp", "apply", "one", check=True)
+    trainer = mini.path / "train.py"
+    trainer.write_text(trainer.read_text() + "\n# edited\n")
+    for name, env in (("plain", {"DVC_CKPT_RECOVER": "0"}), ("ours", {})):
+        mini.dvc("exp", "run", "--temp", "-n", name, env={**env, "MINI_CALL": "1"}, check=True)
+        assert mini.epochs()[2:] == [3, 4], name
+        mini.log.unlink()
+        mini.log.write_text('{"event": "epoch", "epoch": 1}\n{"event": "epoch", "epoch": 2}\n')
+
+
+def test_two_at_once_in_the_queue(mini: Project) -> None:
+    """Two workers finish two partial experiments."""
+    names = ("one", "two")
+    for name in names:
+        run(mini, name, dies(3, "torn", calls=True))
+    with Queue(mini) as queue:
+        results = many(mini, *(["exp", "resume", name, "--queue"] for name in names))
+        assert [code for code, _, _ in results] == [0, 0]
+        assert "Queued experiment 'two'" in results[1][1]
+        queue.start("-j", "2", env={"MINI_CALL": "1"})
+        wait_for(lambda: all(finished(mini, name) for name in names), 120)
+    assert sorted(mini.epochs()) == sorted([1, 2, 3, 4] * 2)
+    assert sorted(mini.exps()) == ["one", "two"]
+
+
+def finished(project: Project, name: str) -> bool:
+    """Return whether an experiment's tip closes nothing and has all epochs."""
+    tip = project.exps()[name]
+    message = project.git("log", "-1", "--format=%B", tip)
+    return "partial" not in message and '"epoch": 4' in project.read(tip, "metrics.json")
+
+
+def test_in_a_clone_with_an_empty_cache(mini: Project, tmp_path: Path) -> None:
+    """What `exp push` carried suffices: refs from Git, objects from the DVC remote."""
+    bare, remote = tmp_path / "git", tmp_path / "remote"
+    config = mini.path / ".dvc" / "config"
+    section = f"    remote = r\n['remote \"r\"']\n    url = {remote}\n"
+    config.write_text(config.read_text() + section)
+    mini.git("commit", "-qam", "Use a remote")
+    run(mini, "one", dies(3, "torn", calls=True))
+    mini.git("clone", "-q", "--bare", ".", str(bare))
+    mini.git("remote", "add", "origin", str(bare))
+    mini.dvc("exp", "push", "origin", "one", check=True)
+    mini.git("clone", "-q", str(bare), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone", tmp_path / "elsewhere")
+    clone.git("config", "user.name", "Other")
+    clone.git("config", "user.email", "other@example.com")
+    clone.dvc("exp", "pull", "origin", "one", check=True)
+    shutil.rmtree(clone.path / ".dvc" / "cache")
+    clone.dvc("exp", "resume", env={"MINI_CALL": "1"}, check=True)
+    assert clone.logged("start")[0]["number"] == "2"
+    assert clone.epochs() == [3, 4]
+    assert list(clone.exps()) == ["one"]
+    assert finished(clone, "one")

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 from support import DVC_VERSION, Project
-from support.mini import build_mini, dies, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from support.mini import dies, run
 
 NATIVE = DVC_VERSION < (3,)
 own_checkpoints = pytest.mark.skipif(NATIVE, reason="DVC 2 makes the checkpoints itself")
-
-
-@pytest.fixture(scope="session")
-def mini_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the small project, to be copied."""
-    return build_mini(tmp_path_factory.mktemp("mini") / "repo", "checkpoint" if NATIVE else "persist")
-
-
-@pytest.fixture
-def mini(mini_repo: Path, tmp_path: Path) -> Project:
-    """Return a copy of the small project."""
-    subprocess.run(["cp", "-a", str(mini_repo), str(tmp_path / "repo")], check=True)
-    return Project(tmp_path / "repo", tmp_path / "outside")
 
 
 def messages(project: Project, name: str) -> str:

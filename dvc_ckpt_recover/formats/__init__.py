@@ -103,7 +103,7 @@ def inspect(members: Mapping[str, Member], *, prove: bool = True) -> Inspection:
         try:
             if not _is_proven(member, prove=prove) and path not in proven:
                 found.unknown.append(path)
-        except TornError as exc:  # noqa: PERF203
+        except TornError as exc:
             found.torn[path] = str(exc)
     return found
 

@@ -11,13 +11,14 @@ import os
 import sys
 import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # This folder has a queue.py, which is not the one that others import.
-sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+sys.path[:] = [path for path in sys.path if path != str(Path(__file__).resolve().parent)]
 
 
 @contextmanager

@@ -5,13 +5,16 @@ Its outputs are a state that persists, metrics, a folder of plots in the cache, 
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from digits.build import CONFIG, commit, dvc, git
 
-from support.project import Project
+if TYPE_CHECKING:
+    from pathlib import Path
 
-TRAINER = '''
+    from support.project import Project
+
+TRAINER = """
 import json, os, pathlib, pickle, signal, sys
 
 STATE, METRICS = pathlib.Path("state.pkl"), pathlib.Path("metrics.json")
@@ -62,7 +65,7 @@ while state["epoch"] < 4:
 
         make_checkpoint()
         log("checkpoint", epoch=epoch)
-'''
+"""
 
 PIPELINE = """
 stages:
