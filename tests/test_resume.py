@@ -261,6 +261,7 @@ def test_apply_edit_and_run_goes_on_from_the_checkpoint(mini: Project) -> None:
     """DVC's own way, with and without the package: the stage is run again, on what it had."""
     run(mini, "one", dies(3, "torn", calls=True))
     mini.dvc("exp", "apply", "one", check=True)
+    mini.git("add", "dvc.lock")  # HEAD has none yet, and DVC stashes what Git knows
     trainer = mini.path / "train.py"
     trainer.write_text(trainer.read_text() + "\n# edited\n")
     for name, env in (("plain", {"DVC_CKPT_RECOVER": "0"}), ("ours", {})):
