@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 from digits.build import build
-from support import Project
+from support import DVC_VERSION, Project
+from support.mini import build_mini
 from support.tiny import build_tiny
 
 if TYPE_CHECKING:
@@ -108,3 +109,19 @@ def tiny(tmp_path: Path) -> Iterator[Callable[..., Project]]:
     yield make
     for project in made:
         project.end_all()
+
+
+@pytest.fixture(scope="session")
+def mini_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the small project, to be copied."""
+    marker = "checkpoint" if DVC_VERSION < (3,) else "persist"
+    return build_mini(tmp_path_factory.mktemp("mini") / "repo", marker)
+
+
+@pytest.fixture
+def mini(mini_repo: Path, tmp_path: Path) -> Iterator[Project]:
+    """Return a copy of the small project."""
+    subprocess.run(["cp", "-a", str(mini_repo), str(tmp_path / "repo")], check=True)
+    project = Project(tmp_path / "repo", tmp_path / "outside")
+    yield project
+    project.end_all()

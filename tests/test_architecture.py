@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dvc_ckpt_recover"
 DVC = {"dvc", "dvc_data", "dvc_objects", "dvc_task", "scmrepo", "celery", "kombu"}
 LEVELS = [
     {"errors", "settings", "model", "failures"},
-    {"patching", "durable"},
+    {"patching", "durable", "formats"},
     {"dvc_api", "git", "runs"},
     {"checkpointing", "recovery", "resuming", "reporting"},
     {"activation"},

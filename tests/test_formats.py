@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from dvc_ckpt_recover.resuming.formats import Member, inspect
+
+from dvc_ckpt_recover.formats import Member, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

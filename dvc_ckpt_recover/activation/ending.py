@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.activation import signals
-from dvc_ckpt_recover.checkpointing import finish_staged
+from dvc_ckpt_recover.checkpointing import finish_staged, salvage
 from dvc_ckpt_recover.checkpointing.session import open_session
 from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -78,6 +78,7 @@ def end(session: RunSession, infofile: str | None) -> Ending:
                 cache,
                 session.proven,
                 lambda: finish_staged(session.places, record, cache),
+                lambda: salvage(session.places, record, cache),
             )
             return end_run(session.places, record, evidence)
     except (RecoverError, OSError) as exc:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
-from dvc_ckpt_recover.checkpointing.finishing import finish_staged
+from dvc_ckpt_recover.checkpointing import finish_staged, salvage
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.queue import close_task
@@ -124,7 +124,11 @@ class Recovery:
         cache = Cache(self._repo)
         if facts.is_rebuilt:
             record = self._take_over(record, cache, force=force)
-        evidence = Evidence(cache, finish=partial(finish_staged, self.places, record, cache))
+        evidence = Evidence(
+            cache,
+            finish=partial(finish_staged, self.places, record, cache),
+            salvage=partial(salvage, self.places, record, cache),
+        )
         ending = end_run(self.places, record, evidence)
         if not ending.is_safe:
             return Recovered(name, error=ending.why_kept)

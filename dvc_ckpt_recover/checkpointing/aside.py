@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from dvc_ckpt_recover.checkpointing.snapshot import Snapshot
 from dvc_ckpt_recover.checkpointing.staged import Staged, discard, new_folder
@@ -32,7 +32,12 @@ class Asider:
         self._finished = finished
 
     def take(
-        self, view: PipelineView, committer: Committer, extra: tuple[str, ...], keep: int | None
+        self,
+        view: PipelineView,
+        committer: Committer,
+        extra: tuple[str, ...],
+        keep: int | None,
+        amend: Callable[[Staged], Staged] = lambda staged: staged,
     ) -> Staged:
         """Copy the outputs of ``view``'s stage aside.
 
@@ -41,6 +46,7 @@ class Asider:
             committer: What will store it; knows the files of the checkpoint before.
             extra: Files and folders of metrics that no ``dvc.yaml`` names yet.
             keep: How many checkpoints the run keeps with this one; None for all.
+            amend: Has the last word on what was copied, before it counts.
 
         Raises:
             CheckpointSkippedError: They could not be copied whole; nothing stays behind.
@@ -49,7 +55,7 @@ class Asider:
         self._places.make()
         folder = new_folder(self._places.staging(self._record.run_id))
         try:
-            staged = self._staged(folder, view, committer, extra, keep)
+            staged = amend(self._staged(folder, view, committer, extra, keep))
             staged.mark_ready()
         except BaseException:
             discard(folder)

@@ -79,7 +79,8 @@ class Committer:
             sha = tip
         else:
             tree = self._tree(store, staged, entries, put, number, tip)
-            message = CheckpointNote(number, staged.stage, staged.state).message(self._record.name)
+            note = CheckpointNote(number, staged.stage, staged.state, staged.torn)
+            message = note.message(self._record.name)
             parent = self._parent(store, tip, staged.keep)
             sha = store.make_commit(tree, [parent], message)
         self._cache.sync(oids)

@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures, settings
+from dvc_ckpt_recover.checkpointing import running_stage
 from dvc_ckpt_recover.checkpointing.server import CheckpointServer
 from dvc_ckpt_recover.checkpointing.taking import Taker
 from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -117,6 +118,7 @@ class RunSession:
         self._native_file = native_signal_file(stage)
         if self._view is None or has_native_checkpoints():
             return
+        running_stage.remember(self.places, self.record.run_id, self._view, self._finished)
         wanted, wrong = settings.StageSettings.read(self._view.stage.meta)
         for line in wrong:
             write_line(f"dvc_ckpt_recover: stage {self._view.stage.address}: {line}")
@@ -166,6 +168,7 @@ class RunSession:
         if view is None:
             return
         self._finished.add(view.stage.key)
+        running_stage.forget(self.places, self.record.run_id)
         if changed:
             self._taker_for(stage).take(view)
 

@@ -65,6 +65,7 @@ class Staged:
         outs: The outputs.
         state: ``ready`` or ``unproven``.
         keep: How many checkpoints the run keeps with this one; None for all.
+        torn: Outputs that should be in it and are not whole.
     """
 
     folder: str
@@ -77,6 +78,7 @@ class Staged:
     outs: tuple[StagedOut, ...]
     state: str = "ready"
     keep: int | None = None
+    torn: tuple[str, ...] = ()
 
     def mark_ready(self) -> None:
         """Write the manifest: from now on the death of any process loses nothing."""
@@ -103,7 +105,8 @@ class Staged:
                 StagedOut(**{**out, "files": tuple(_file(file) for file in out["files"])})
                 for out in value["outs"]
             )
-            value.update(folder=folder, outs=outs, drop=tuple(value["drop"]))
+            lists = {name: tuple(value.get(name) or ()) for name in ("drop", "torn")}
+            value.update(folder=folder, outs=outs, **lists)
             return cls(**value)
         except (KeyError, TypeError) as exc:
             msg = f"{folder} has a damaged manifest ({exc})"

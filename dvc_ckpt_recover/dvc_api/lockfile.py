@@ -26,12 +26,14 @@ class LockedOut:
         oid: Its hash; ends in ``.dir`` for a folder.
         hash_name: ``md5``, or ``md5-dos2unix`` for entries written by DVC 2.
         stage: Name of its stage.
+        unfinished: Whether a checkpoint of the running stage wrote it.
     """
 
     path: str
     oid: str
     hash_name: str
     stage: str
+    unfinished: bool = False
 
 
 def parse(data: bytes, where: str = LOCK_NAME) -> dict[str, Any]:
@@ -82,5 +84,6 @@ def locked_outs(value: dict[str, Any]) -> list[LockedOut]:
         for out in (entry or {}).get("outs") or []:
             if isinstance(out, dict) and isinstance(out.get("md5"), str):
                 name = "md5" if out.get("hash") == "md5" else "md5-dos2unix"
-                found.append(LockedOut(str(out.get("path")), out["md5"], name, str(stage)))
+                half = is_unfinished(entry)
+                found.append(LockedOut(str(out.get("path")), out["md5"], name, str(stage), half))
     return found

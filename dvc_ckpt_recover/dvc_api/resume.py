@@ -118,13 +118,12 @@ def _arguments(repo: Any, start: Start) -> bytes:  # noqa: ANN401
 
 def _studio(repo: Any) -> dict[str, str]:  # noqa: ANN401
     """Return what DVC hands down for Studio, where this version knows it."""
-    try:
-        from dvc.utils.studio import config_to_env
-        from dvc_studio_client import post_live_metrics
-    except ImportError:
+    from dvc.repo.experiments.queue import base
+
+    if not hasattr(base, "config_to_env"):
         return {}
-    config = post_live_metrics.get_studio_config(dvc_studio_config=repo.config.get("studio"))
-    return dict(config_to_env(config))
+    config = base.get_studio_config(dvc_studio_config=repo.config.get("studio"))
+    return dict(base.config_to_env(config))
 
 
 def make_task(repo: Any, store: Store, start: Start, changed: dict[str, bytes]) -> str:  # noqa: ANN401

@@ -120,6 +120,12 @@ class Store:
             if entry.path == name or entry.path.endswith(f"/{name}")
         }
 
+    def blobs(self, commit: str) -> dict[str, str]:
+        """Return the files of a commit: path -> name of the object."""
+        index = pygit2.Index()
+        index.read_tree(self.commit(commit).tree)
+        return {entry.path: str(entry.id) for entry in index}
+
     def files_below(self, commit: str, top: str) -> dict[str, bytes]:
         """Return the file ``top`` of a commit, or all files in the folder of that name."""
         index = pygit2.Index()

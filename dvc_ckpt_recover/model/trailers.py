@@ -13,6 +13,7 @@ _TASK = "Experiment-Task"
 _NUMBER = "Checkpoint"
 _STAGE = "Checkpoint-Stage"
 _STATE = "Checkpoint-State"
+_TORN = "Checkpoint-Torn"
 READY = "ready"
 UNPROVEN = "unproven"
 
@@ -45,16 +46,20 @@ class CheckpointNote:
         number: Place in the run, from 1.
         stage: Address of the stage whose state it holds.
         state: ``ready``, or ``unproven`` when it was taken after the trainer died.
+        torn: Outputs of an unproven one that are not in it, since they were torn.
     """
 
     number: int
     stage: str
     state: str = READY
+    torn: tuple[str, ...] = ()
 
     def message(self, name: str | None) -> str:
         """Return the commit message of this checkpoint of the experiment ``name``."""
         subject = f"checkpoint {self.number}" + (f" of experiment {name}" if name else "")
         trailers = {_NUMBER: str(self.number), _STAGE: self.stage, _STATE: self.state}
+        if self.torn:
+            trailers[_TORN] = ", ".join(self.torn)
         return _message(subject, trailers)
 
     @classmethod
@@ -63,7 +68,8 @@ class CheckpointNote:
         found = parse(message)
         if not found.get(_NUMBER, "").isdigit():
             return None
-        return cls(int(found[_NUMBER]), found.get(_STAGE, ""), found.get(_STATE, READY))
+        torn = tuple(filter(None, found.get(_TORN, "").split(", ")))
+        return cls(int(found[_NUMBER]), found.get(_STAGE, ""), found.get(_STATE, READY), torn)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ class Ending:
         kept_dir: The temp dir when it must stay, else None.
         why_kept: Why it must stay.
         skipped: Checkpoints that could not be taken, one line each.
+        salvaged: Whether the newest checkpoint was taken after the trainer died.
+        left_out: What of the dying trainer's files is not in it, one line each.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Ending:
     kept_dir: str | None = None
     why_kept: str = ""
     skipped: tuple[str, ...] = ()
+    salvaged: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_safe(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover import failures
@@ -23,7 +23,7 @@ from dvc_ckpt_recover.git import (
     closing_of,
     copy_history,
 )
-from dvc_ckpt_recover.model import Cause, ClosingNote
+from dvc_ckpt_recover.model import Cause, ClosingNote, Salvaged
 from dvc_ckpt_recover.recovery.ending import Ending
 from dvc_ckpt_recover.recovery.hold import hold
 from dvc_ckpt_recover.recovery.proof import named_objects, prove
@@ -45,11 +45,13 @@ class Evidence:
         cache: The project's DVC cache.
         proven: DVC objects hashed while they were stored.
         finish: Stores what was copied aside; called once no process of the run is left.
+        salvage: Keeps what the stage held that died; called after that.
     """
 
     cache: Cache
     proven: set[str] = field(default_factory=set)
     finish: Callable[[], object] = lambda: None
+    salvage: Callable[[], Salvaged] = Salvaged
 
 
 def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
@@ -76,7 +78,9 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
                 return collected
         hold(record)
         evidence.finish()
-        return _end_failure(places, record, evidence)
+        found = Salvaged() if record.unsaved else evidence.salvage()
+        ending = _end_failure(places, record, evidence)
+        return replace(ending, salvaged=found.sha is not None, left_out=found.left_out)
     except (RecoverError, OSError) as exc:
         return keep(record, str(exc))
     except Exception as exc:  # noqa: BLE001

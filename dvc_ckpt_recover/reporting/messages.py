@@ -77,6 +77,9 @@ def of_ending(ending: Ending) -> list[str]:
         lines += ["", f"DVC lost the experiment; it was carried over as '{ending.name}'."]
     if ending.wanted:
         lines.append(f"  The name '{ending.wanted}' was taken by another experiment.")
+    if ending.salvaged:
+        lines.append("  The newest was taken after the trainer died, from files that are whole.")
+    lines += [f"  Left out, of the trainer that died: {one}" for one in ending.left_out]
     if ending.skipped:
         lines.append(f"  {len(ending.skipped)} checkpoint(s) skipped: {ending.skipped[-1]}")
     return lines

@@ -71,14 +71,21 @@ def choose(store: Store, partial: Partial, verifier: Verifier, wanted: str | Non
     rejected: list[Rejected] = []
     for sha, note in numbered:
         try:
+            _check_complete(note)
             verifier.check(sha, partial.baseline, trust=note.state == READY)
-        except DamagedError as exc:  # noqa: PERF203
+        except DamagedError as exc:
             rejected.append(Rejected(sha, note.number, str(exc)))
         else:
             return Choice(sha, note.number, note.state, tuple(rejected))
     lines = "".join(f"\n  {one.number} ({one.sha[:7]}): {one.reason}" for one in rejected)
     msg = f"no checkpoint of '{partial.name}' is whole{':' if lines else ''}{lines}"
     raise DamagedError(msg, kept="nothing was changed", todo="dvc fetch may bring objects back")
+
+
+def _check_complete(note: CheckpointNote) -> None:
+    if note.torn:
+        names = ", ".join(note.torn)
+        raise DamagedError(f"{names} was torn when the trainer died, and is not in it")
 
 
 def _numbered(store: Store, partial: Partial) -> list[tuple[str, CheckpointNote]]:

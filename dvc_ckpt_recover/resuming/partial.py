@@ -113,9 +113,12 @@ def _only(refs: Refs, head: str) -> Partial:
 
 def _list(partials: list[Partial]) -> str:
     return "".join(
-        f"\n  {one.name}  ({one.note.checkpoints} checkpoints; {one.note.cause})"
-        for one in partials
+        f"\n  {one.name}  ({_count(one.note.checkpoints)}; {one.note.cause})" for one in partials
     )
+
+
+def _count(checkpoints: int) -> str:
+    return "1 checkpoint" if checkpoints == 1 else f"{checkpoints} checkpoints"
 
 
 def _named(places: Places, refs: Refs, head: str, name: str) -> Partial:

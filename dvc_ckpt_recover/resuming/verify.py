@@ -6,10 +6,13 @@ that is a DamagedError that names it.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover.dvc_api import lockfile
+from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
 from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.formats import Member, inspect
 from dvc_ckpt_recover.git.verify import verify_tree
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.dvc_api.lockfile import LockedOut
     from dvc_ckpt_recover.git import Store
 
+_DVC_FILES = (lockfile.LOCK_NAME, lockfile.PIPELINE_NAME)
 Mend = Callable[[str, str], None]
 
 
@@ -47,13 +51,34 @@ class Verifier:
             DamagedError: Something is missing, damaged or torn.
         """
         files = verify_tree(self._store, sha)
-        outs = []
-        for path in files:
-            if path.rpartition("/")[2] == lockfile.LOCK_NAME:
-                data = self._store.file_at(sha, path) or b""
-                outs += lockfile.locked_outs(lockfile.parse(data, path))
-        for out in outs:
+        for out in _locked_outs(self._store, sha):
             self._check_out(out)
+        before = _parent(self._store, sha) if not trust else baseline
+        self._check_formats(sha, files, before, trust=trust)
+
+    def _check_formats(
+        self, sha: str, files: dict[str, str], before: str | None, *, trust: bool
+    ) -> None:
+        """Open what is new since the commit ``before``, as far as the formats are known."""
+        old = self._store.blobs(before) if before else {}
+        known = {out.oid for out in _locked_outs(self._store, before)} if before else set()
+        for out in _locked_outs(self._store, sha):
+            if (out.unfinished or has_native_checkpoints()) and out.oid not in known:
+                _judge(out.path, self._members_of(out), trust=trust)
+        for path, blob in files.items():
+            name = path.rpartition("/")[2]
+            if old.get(path) != blob and name not in _DVC_FILES and not name.endswith(".dvc"):
+                member = Member(name, data=self._store.read(blob)[1])
+                _judge(path, {"": member}, trust=trust)
+
+    def _members_of(self, out: LockedOut) -> dict[str, Member]:
+        if not out.oid.endswith(".dir"):
+            name = os.path.basename(out.path)
+            return {"": Member(name, self._cache.path(out.oid, out.hash_name))}
+        return {
+            path: Member(path.rpartition("/")[2], self._cache.path(oid, out.hash_name))
+            for path, oid in self._cache.members(out.oid, out.hash_name).items()
+        }
 
     def _check_out(self, out: LockedOut) -> None:
         for oid in self._members(out):
@@ -81,3 +106,28 @@ class Verifier:
         except (DamagedError, OSError) as exc:
             msg = f"{out.path} of stage {out.stage}: {damage}"
             raise DamagedError(msg) from exc
+
+
+def _locked_outs(store: Store, sha: str) -> list[LockedOut]:
+    found = []
+    for path, data in store.files_named(sha, lockfile.LOCK_NAME).items():
+        found += lockfile.locked_outs(lockfile.parse(data, path))
+    return found
+
+
+def _parent(store: Store, sha: str) -> str | None:
+    parents = store.commit(sha).parent_ids
+    return str(parents[0]) if parents else None
+
+
+def _judge(what: str, members: dict[str, Member], *, trust: bool) -> None:
+    """Raise DamagedError when a file is torn or, without ``trust``, cannot be proven whole."""
+    found = inspect(members, prove=not trust)
+    for path, reason in found.torn.items():
+        raise DamagedError(f"{_join(what, path)} is torn: {reason}")
+    for path in () if trust else found.unknown:
+        raise DamagedError(f"{_join(what, path)} has a format in which it cannot be proven whole")
+
+
+def _join(what: str, path: str) -> str:
+    return f"{what}/{path}" if path else what

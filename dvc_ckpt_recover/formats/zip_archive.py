@@ -9,10 +9,10 @@ from __future__ import annotations
 import zipfile
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _ALWAYS = (".npz", ".keras", ".zip")
 _MAYBE = (".pt", ".pth", ".ckpt", ".bin", ".tar")

@@ -7,10 +7,10 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _MAGIC = b"\x93NUMPY"
 

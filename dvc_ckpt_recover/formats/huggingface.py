@@ -9,12 +9,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _STEP = re.compile(r"(?:(.*)/)?checkpoint-(\d+)/")
 _STATE = "trainer_state.json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 
 _LINES = (".jsonl", ".ndjson")

@@ -6,10 +6,10 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 

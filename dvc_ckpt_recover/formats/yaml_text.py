@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 
 def fits(member: Member) -> bool:

@@ -11,12 +11,12 @@ import pickle
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _METADATA = ".metadata"
 _DATA = ".distcp"

@@ -10,12 +10,12 @@ import json
 import posixpath
 from typing import TYPE_CHECKING
 
-from dvc_ckpt_recover.resuming.formats.member import TornError
+from dvc_ckpt_recover.formats.member import TornError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dvc_ckpt_recover.resuming.formats.member import Member
+    from dvc_ckpt_recover.formats.member import Member
 
 _METADATA = "_CHECKPOINT_METADATA"
 _SUCCESS = "commit_success.txt"
