@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,9 +41,11 @@ def test_a_collection_that_fails_loses_nothing(queue: Queue) -> None:
     packed = project.path / ".git" / "packed-refs.lock"
     wait_for(lambda: len(project.epochs()) > 3, what="the second run's first epoch")
     packed.touch()
-    wait_for(lambda: "carried over as 'same-2'" in queue.worker_log(), timeout=200, what="the second run")
+    wait_for(lambda: "carried over as 'same-2'" in queue.worker_log(), 200, "the second run")
     packed.unlink()
-    wait_for(lambda: len(project.epochs()) > 6, timeout=200, what="the third run")
+    wait_for(lambda: len(project.epochs()) > 6, 200, "the third run")
+    (worker,) = queue.workers()
+    assert len(open_leases(worker.pid)) == 1  # of the run at hand, none of those before
     rwlock = queue.exps / "rwlock"
     rwlock.write_text("{", encoding="ascii")
     queue.wait(3, 200)
@@ -58,6 +61,12 @@ def test_a_collection_that_fails_loses_nothing(queue: Queue) -> None:
     assert logs.count("DVC lost the experiment; it was carried over as 'same-2'.") == 1
     assert "The name 'same' was taken by another experiment" in logs
     assert project.temp_dirs() == []
+
+
+def open_leases(pid: int) -> list[str]:
+    """Return the leases that a process has open."""
+    links = (os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink())
+    return [link for link in links if ".lease" in link]
 
 
 @contextmanager
@@ -116,9 +125,9 @@ def test_twelve_runs_on_four_workers(queue: Queue) -> None:
     show = [str(BIN / "dvc"), "exp", "show", "--json"]
     with repeated(project, *show) as unseen, repeated(project, "git", "pack-refs", "--all"):
         queue.start("-j", "4", env={"FIXTURE_FATES": str(path)})
-        wait_for(lambda: live(queue, shot) == fates[shot]["at"] - 1, 400, f"{shot} to hang")
+        wait_for(lambda: live(queue, shot) == fates[shot]["at"] - 1, 600, f"{shot} to hang")
         os.kill(queue.runner(shot), signal.SIGKILL)
-        queue.wait(12, 500)
+        queue.wait(12, 900)
     assert unseen == []
     assert sorted(project.exps()) == sorted(names)
     for name in names:

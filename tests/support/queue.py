@@ -6,8 +6,9 @@ import json
 import os
 import re
 import signal
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import psutil
 
@@ -28,6 +29,7 @@ class Queue:
         """Use the project's queue."""
         self.project = project
         self.exps = project.path / ".dvc" / "tmp" / "exps"
+        self._again: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
         """Return the queue."""
@@ -49,6 +51,7 @@ class Queue:
         started = self.project.start("queue", "start", *options, env=env)
         if started.wait(60):
             raise RuntimeError(started.text())
+        self._again = lambda: self.start(*options, env=env)
 
     def tasks(self) -> dict[str, str]:
         """Return the tasks that were started: name of the run -> DVC's name of the task."""
@@ -95,11 +98,21 @@ class Queue:
     def wait(self, count: int, timeout: float = 90) -> None:
         """Wait until ``count`` tasks ended, clean-up included.
 
-        On a busy machine a worker may not answer its own question whether it is idle, and end with
-        tasks still waiting (``TemporaryWorker.monitor``): DVC's users start it again, and so must we.
+        On a busy machine a worker may not answer in time its own question whether it is idle, and
+        end with tasks still waiting (``TemporaryWorker.monitor``): it is started again then.
         """
+        looked = time.monotonic()
+
+        def over() -> bool:
+            nonlocal looked
+            if time.monotonic() > looked + 3:
+                if not self.workers():
+                    self._again()
+                looked = time.monotonic()
+            return self.ended() >= count
+
         try:
-            wait_for(lambda: self.ended() >= count, timeout, f"the end of {count} task(s)")
+            wait_for(over, timeout, f"the end of {count} task(s)")
         except TimeoutError as exc:
             raise TimeoutError(f"{exc}\n{self.worker_log()}") from None
 
