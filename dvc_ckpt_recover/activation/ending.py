@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.activation import signals
+from dvc_ckpt_recover.activation.telling import tell
 from dvc_ckpt_recover.checkpointing import finish_staged, salvage
 from dvc_ckpt_recover.checkpointing.session import open_session
-from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.cache import Cache
-from dvc_ckpt_recover.dvc_api.executors import (
-    clean_up_but_keep,
-    note_end,
-    set_result_ref,
-)
+from dvc_ckpt_recover.dvc_api.executors import clean_up_but_keep
 from dvc_ckpt_recover.dvc_api.project import open_project
 from dvc_ckpt_recover.errors import RecoverError
 from dvc_ckpt_recover.recovery import Evidence, end_run, keep, settle
 from dvc_ckpt_recover.recovery.removal import tombstone_of
 from dvc_ckpt_recover.reporting import messages
-from dvc_ckpt_recover.runs import Ended, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.checkpointing import RunSession
     from dvc_ckpt_recover.patching import Call, Steps
     from dvc_ckpt_recover.recovery import Ending
-    from dvc_ckpt_recover.runs import RunRecord
 
 
 def clean_up(call: Call) -> Steps:
@@ -47,7 +41,7 @@ def clean_up(call: Call) -> Steps:
         return
     with signals_wait():
         ending = end(session, call["infofile"])
-        _tell(session.record, ending)
+        tell(session.record, ending)
         if ending.is_safe:
             executor.root_dir = tombstone_of(session.record.temp_dir)
             yield
@@ -86,24 +80,6 @@ def end(session: RunSession, infofile: str | None) -> Ending:
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {session.record.run_id}", exc)
         return keep(session.record, repr(exc))
-
-
-def _tell(record: RunRecord, ending: Ending) -> None:
-    """Tell the user and, for a task of the queue, DVC's own records of it."""
-    block = messages.of_ending(ending)
-    if record.mode != Mode.QUEUE:
-        messages.say(block)
-        return
-    try:
-        if ending.ended in (Ended.PARTIAL, Ended.FAILED):
-            note_end(record.infofile, success=False)
-        elif ending.ref and (ending.wanted or ending.carried):
-            set_result_ref(record.infofile, ending.ref)
-        if record.infofile:
-            queue.append_to_log(record.infofile, block)
-    except (RecoverError, OSError) as exc:
-        failures.note(f"telling how {ending.name} ended", exc)
-    messages.say_now(block)
 
 
 def after(session: RunSession, ending: Ending) -> None:

@@ -8,7 +8,7 @@ from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.executors import read_info
 from dvc_ckpt_recover.git import Store, partial_of_task
 from dvc_ckpt_recover.reporting import messages
-from dvc_ckpt_recover.runs import Lease, Places
+from dvc_ckpt_recover.runs import Lease, Places, load_all
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.dvc_api.queue import Task
@@ -36,10 +36,10 @@ def follow(call: Call) -> Steps:
 
 def _is_over(places: Places, task: Task, ended: bool) -> bool:  # noqa: FBT001
     """Return whether nobody works on the task any more: its worker brings in what it kept."""
-    ids = [run_id for run_id in places.runs() if f"-{task.rev[:12]}-" in run_id]
-    if any(Lease(places, run_id).is_held() for run_id in ids):
+    records = [record for record in load_all(places)[0] if record.stash_rev == task.rev]
+    if any(Lease(places, record.run_id).is_held() for record in records):
         return False
-    return ended or bool(ids)
+    return ended or bool(records)
 
 
 def failed_to_finish() -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.activation.telling import tell_later
 from dvc_ckpt_recover.checkpointing import finish_staged, salvage
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -163,7 +164,7 @@ class Recovery:
 
     def _remove(self, record: RunRecord, ending: Ending, lease: Lease) -> Recovered:
         size = disk_usage(tombstone_of(record.temp_dir))
-        executors.note_end(record.infofile, success=ending.is_success)
+        tell_later(record, ending)
         remove_aside(record.temp_dir, self.places)
         if record.mode == Mode.QUEUE:
             self._close_task(record, failed=not ending.is_success)

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import signal
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import psutil
 
@@ -28,6 +29,7 @@ class Queue:
         """Use the project's queue."""
         self.project = project
         self.exps = project.path / ".dvc" / "tmp" / "exps"
+        self._again: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
         """Return the queue."""
@@ -49,6 +51,7 @@ class Queue:
         started = self.project.start("queue", "start", *options, env=env)
         if started.wait(60):
             raise RuntimeError(started.text())
+        self._again = lambda: self.start(*options, env=env)
 
     def tasks(self) -> dict[str, str]:
         """Return the tasks that were started: name of the run -> DVC's name of the task."""
@@ -93,9 +96,23 @@ class Queue:
         return [float(text) for text in RUN_TASK.findall(self.worker_log()) if text]
 
     def wait(self, count: int, timeout: float = 90) -> None:
-        """Wait until ``count`` tasks ended, clean-up included."""
+        """Wait until ``count`` tasks ended, clean-up included.
+
+        On a busy machine a worker may not answer in time its own question whether it is idle, and
+        end with tasks still waiting (``TemporaryWorker.monitor``): it is started again then.
+        """
+        looked = time.monotonic()
+
+        def over() -> bool:
+            nonlocal looked
+            if time.monotonic() > looked + 3:
+                if not self.workers():
+                    self._again()
+                looked = time.monotonic()
+            return self.ended() >= count
+
         try:
-            wait_for(lambda: self.ended() >= count, timeout, f"the end of {count} task(s)")
+            wait_for(over, timeout, f"the end of {count} task(s)")
         except TimeoutError as exc:
             raise TimeoutError(f"{exc}\n{self.worker_log()}") from None
 
@@ -125,3 +142,32 @@ class Queue:
         for worker in workers:
             os.kill(worker.pid, signal.SIGKILL)
         psutil.wait_procs(workers, timeout=10)
+
+
+def kept(project: Project, name: str = "run") -> list[int]:
+    """Return the epochs of an experiment's checkpoints, each with the model that belongs to it."""
+    tip = project.exps()[name]
+    logged = {(entry["epoch"], entry["md5"]) for entry in project.logged()}
+    epochs = []
+    for sha in project.commits(tip)[:-1]:
+        epoch = int(project.read(sha, "metrics.json").split('"epoch": ')[1].split(",")[0])
+        lock = project.read(sha, "dvc.lock")
+        assert any(md5 in lock for number, md5 in logged if number == epoch)
+        epochs.append(epoch)
+    assert "Experiment-Status: partial" in project.git("log", "-1", "--format=%B", tip)
+    return epochs
+
+
+def check_partial(queue: Queue, cause: str, name: str = "run") -> None:
+    """Check what every end has in common: nothing is left but the experiment and DVC's records."""
+    project = queue.project
+    assert project.temp_dirs() == []
+    assert not (project.path / ".dvc" / "tmp" / "ckpt-recover").exists()
+    assert [ref for ref in project.refs() if ref.startswith("refs/ckpt-recover")] == []
+    note = project.git("log", "-1", "--format=%B", project.exps()[name])
+    assert f"Experiment-Cause: {cause}" in note
+    assert f"Experiment-Task: {queue.tasks()[name]}" in note
+    assert queue.info(name)["status"] == 4
+    assert queue.info(name)["result_hash"] is None
+    assert f"experiment '{name}' (Partial): {cause}" in queue.log(name)
+    assert project.git("fsck", "--no-dangling") == ""
