@@ -19,8 +19,13 @@ Say = Callable[..., None]
 
 def recover(scene: Scene, say: Say) -> None:
     """Recover what is there, as ``dvc exp recover`` does."""
-    recovery = Recovery(scenes.light_repo(scene))
-    for facts in recovery.runs():
+    try:
+        recovery = Recovery(scenes.light_repo(scene))
+        found = recovery.runs()
+    except (RecoverError, OSError) as exc:  # DVC prints it
+        say(error=str(exc))
+        return
+    for facts in found:
         if facts.state in RECOVERABLE:
             done = recovery.recover(facts)
             ended = done.ending.ended if done.ending else None
