@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover.checkpointing.staged import StagedGoneError
 from dvc_ckpt_recover.dvc_api import lockfile
 from dvc_ckpt_recover.dvc_api.cache import md5_of
-from dvc_ckpt_recover.checkpointing.staged import StagedGoneError
 from dvc_ckpt_recover.git import LIVE, Refs, Store, commits_between, verify_history
 from dvc_ckpt_recover.git.history import last_number
 from dvc_ckpt_recover.git.store import BLOB, EXECUTABLE

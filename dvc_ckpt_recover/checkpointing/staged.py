@@ -148,7 +148,7 @@ def staged_of(staging: str) -> tuple[list[Staged], list[DamagedError]]:
     for name in _names(staging):
         try:
             found.append(Staged.load(os.path.join(staging, name)))
-        except (FileNotFoundError, NotADirectoryError):  # noqa: PERF203
+        except (FileNotFoundError, NotADirectoryError):
             continue  # no manifest: the trainer was never told that it is safe
         except DamagedError as exc:
             damaged.append(exc)

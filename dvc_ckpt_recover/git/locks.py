@@ -35,7 +35,19 @@ _SLACK = 2.0
 """Seconds by which start times and file times may differ."""
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "csh", "tmux", "screen", "login"}
 """They have the repository as their folder all day and never take a lock themselves."""
-_SHARED = ("nfs", "cifs", "smb", "sshfs", "lustre", "ceph", "gluster", "afs", "9p", "gpfs", "beegfs")
+_SHARED = (
+    "nfs",
+    "cifs",
+    "smb",
+    "sshfs",
+    "lustre",
+    "ceph",
+    "gluster",
+    "afs",
+    "9p",
+    "gpfs",
+    "beegfs",
+)
 """File systems on which another host may own the lock, by a part of their names."""
 
 
@@ -200,6 +212,8 @@ def _why_owner(process: psutil.Process, lock: os.stat_result, places: set[str]) 
     except psutil.NoSuchProcess:
         return ""
     except (psutil.Error, OSError) as exc:
+        if process.pid == 1:  # what starts and keeps the system or the container
+            return ""
         return f"the process {process.pid} cannot be looked into ({exc})"
     for path in used:
         real = os.path.realpath(path)

@@ -9,8 +9,7 @@ Failure rule: a ref that somebody else moved is an UnsafeError; the caller decid
 from __future__ import annotations
 
 import os
-
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, List
 
 import pygit2
 
@@ -28,6 +27,8 @@ RUNS = "refs/ckpt-recover/runs/"
 
 
 _TRIES = 5
+Names = List[str]
+"""For a class that has a method ``list``."""
 
 
 class Refs:
@@ -81,7 +82,7 @@ class Refs:
                 found[name] = sha
         return found
 
-    def _names(self, *, strict: bool) -> list[str]:
+    def _names(self, *, strict: bool) -> Names:
         try:
             return list(self._repo.references)
         except (pygit2.GitError, ValueError, KeyError, OSError) as exc:
@@ -90,7 +91,7 @@ class Refs:
             msg = f"the refs of {self.store.root} cannot be listed ({exc})"
             raise DamagedError(msg) from exc
 
-    def loose(self, prefix: str) -> list[str]:
+    def loose(self, prefix: str) -> Names:
         """Return the names of the files below ``prefix``, damaged ones too.
 
         Raises:

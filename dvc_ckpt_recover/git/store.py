@@ -139,6 +139,23 @@ class Store:
             msg = f"the tree of the Git commit {commit} in {self.root} cannot be read ({exc})"
             raise DamagedError(msg) from exc
 
+    def _read_into(self, index: pygit2.Index, commit: str) -> None:
+        tree = self._tree(commit)
+        try:
+            index.read_tree(tree)
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"the tree of the Git commit {commit} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+
+    def entries(self, tree: str) -> pygit2.Tree:
+        """Return the tree of that name, to go through. Raises DamagedError."""
+        self.read(tree)
+        try:
+            return self.repo[pygit2.Oid(hex=tree)]
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"Git tree {tree} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+
     def tree_sha(self, commit: str) -> str:
         """Return the name of a commit's tree."""
         return str(self.commit(commit).tree_id)
@@ -154,7 +171,7 @@ class Store:
     def files_named(self, commit: str, name: str) -> dict[str, bytes]:
         """Return the files called ``name`` anywhere in a commit: path -> bytes."""
         index = pygit2.Index()
-        index.read_tree(self._tree(commit))
+        self._read_into(index, commit)
         return {
             entry.path: self.read(str(entry.id))[1]
             for entry in index
@@ -164,7 +181,7 @@ class Store:
     def files_below(self, commit: str, top: str) -> dict[str, bytes]:
         """Return the file ``top`` of a commit, or all files in the folder of that name."""
         index = pygit2.Index()
-        index.read_tree(self._tree(commit))
+        self._read_into(index, commit)
         inside = f"{top}/"
         return {
             entry.path: self.read(str(entry.id))[1]
@@ -194,7 +211,7 @@ class Store:
         """
         index = pygit2.Index()
         if base:
-            index.read_tree(self._tree(base))
+            self._read_into(index, base)
         folders = tuple(f"{path}/" for path in drop)
         gone = [e.path for e in index if e.path in drop or e.path.startswith(folders)]
         for path in gone:

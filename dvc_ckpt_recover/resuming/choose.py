@@ -72,7 +72,7 @@ def choose(store: Store, partial: Partial, verifier: Verifier, wanted: str | Non
     for sha, note in numbered:
         try:
             verifier.check(sha, partial.baseline, trust=note.state == READY)
-        except DamagedError as exc:  # noqa: PERF203
+        except DamagedError as exc:
             rejected.append(Rejected(sha, note.number, str(exc)))
         else:
             return Choice(sha, note.number, note.state, tuple(rejected))

@@ -78,7 +78,11 @@ class Child:
     """
 
     def __init__(
-        self, scene: Scene, action: str, guards: Iterable[str] = (), **options: Any  # noqa: ANN401
+        self,
+        scene: Scene,
+        action: str,
+        guards: Iterable[str] = (),
+        **options: Any,  # noqa: ANN401
     ) -> None:
         wait, self._go = os.pipe()
         self._out, out = os.pipe()

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.selftest.scene import Scene
 
 CHANGING = frozenset(
-    """open openat creat write pwrite64 writev sendfile copy_file_range fsync fdatasync syncfs
-    rename renameat renameat2 link linkat symlink symlinkat unlink unlinkat rmdir mkdir mkdirat
-    chmod fchmod fchmodat utimensat ftruncate fallocate close flock ioctl""".split()
+    ["open", "openat", "creat", "write", "pwrite64", "writev", "sendfile", "copy_file_range", "fsync", "fdatasync", "syncfs", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "chmod", "fchmod", "fchmodat", "utimensat", "ftruncate", "fallocate", "close", "flock", "ioctl"]
 )
 """Calls that change something, or stand between two that do."""
 FAULTS = {
@@ -93,7 +91,7 @@ class Bench:
         guards: Guards to go without.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         top: str,
         kind: str,
@@ -165,7 +163,9 @@ class Bench:
         return sorted(key for key in {*now, *self.result} if now.get(key) != self.result.get(key))
 
 
-def kill_points(bench: Bench, share: float, seed: int, calls: Iterable[str] = ()) -> Iterator[tuple[str, int]]:
+def kill_points(
+    bench: Bench, share: float, seed: int, calls: Iterable[str] = ()
+) -> Iterator[tuple[str, int]]:
     """Yield (call, number) for each point, or for a seeded share of them."""
     chance = random.Random(seed)  # noqa: S311
     for call, count in sorted(bench.calls().items()):

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 LOST, TORN, EARLY, UNCLEAN = "lost", "torn", "removed unproven", "unclean"
 _REF = re.compile(r"refs/(exps/[0-9a-f]{2}/[0-9a-f]{38}/|ckpt-recover/live/).+")
 _OUT = re.compile(r"- path: (\S+)\n(?:\s+\w+: .*\n)*?\s+md5: ([0-9a-f]{32}(?:\.dir)?)")
-_LITTER = re.compile(r"\.tmp$|/tmp_obj\w+$|\.git2_\w+$|\.lock$")
+_CAUSE = re.compile(r"Experiment-Cause: .*\n")  # lost with a record that could not be read
+_LITTER = re.compile(r"\.tmp$|/tmp_obj\w+$|\.git2_\w+$|\.git/.*\.lock$|/receipts/|\.lease$")
 
 
 @dataclass
@@ -49,7 +50,9 @@ class Seen:
 
     def all_steps(self, prefix: str = "refs/") -> set[int]:
         """Return the steps that refs with ``prefix`` name."""
-        return {step for ref, steps in self.steps.items() if ref.startswith(prefix) for step in steps}
+        return {
+            step for ref, steps in self.steps.items() if ref.startswith(prefix) for step in steps
+        }
 
 
 class Oracle:
@@ -105,7 +108,9 @@ class Oracle:
         wanted = {"model": md5(bytes_of(step, self._size)), "data": _dir_oid(step)}
         for out, oid in wanted.items():
             if outs.get(out) != oid:
-                seen.wrong.append((TORN, f"{name}: {out} of step {step} is {outs.get(out)}, not {oid}"))
+                seen.wrong.append(
+                    (TORN, f"{name}: {out} of step {step} is {outs.get(out)}, not {oid}")
+                )
         for oid in (*wanted.values(), md5(part_of(step))):
             if not self._has(oid):
                 seen.wrong.append((TORN, f"{name}: the DVC object {oid} of step {step}"))
@@ -135,7 +140,9 @@ class Oracle:
                 continue
         return steps
 
-    def judge(self, acknowledged: Iterable[int] = (), *, final: bool = False) -> list[tuple[str, str]]:
+    def judge(
+        self, acknowledged: Iterable[int] = (), *, final: bool = False
+    ) -> list[tuple[str, str]]:
         """Return what is wrong: (kind, what).
 
         Args:
@@ -147,7 +154,9 @@ class Oracle:
         kind = self.scene.kind
         published = seen.all_steps("refs/exps/")
         wanted = {FINAL} if kind == SUCCESS else self.given | set(acknowledged)
-        has_dir = any(self._temp_files.items() <= _files(path).items() for path in self._temp_dirs())
+        has_dir = any(
+            self._temp_files.items() <= _files(path).items() for path in self._temp_dirs()
+        )
         if not has_dir and not wanted <= published and (kind != LIVE_RUN or wanted):
             missing = sorted(wanted - published)
             wrong.append((EARLY, f"the temp dir is not whole and step {missing} is not published"))
@@ -186,7 +195,7 @@ class Oracle:
         found: dict[str, Any] = {}
         for name in repo.references:
             chain = [commit for commit in repo.walk(repo.references[name].target)]
-            said = [(str(each.tree_id), each.message) for each in chain]
+            said = [(str(each.tree_id), _CAUSE.sub("", each.message)) for each in chain]
             found[name] = str(chain[0].id) if exact else said
         for path, data in _files(self.scene.repo).items():
             inside = os.path.join(".git", "")

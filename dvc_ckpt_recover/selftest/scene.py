@@ -23,7 +23,9 @@ DEAD, SUCCESS, LIVE_RUN = "dead", "success", "live"
 """A run whose trainer died; one that finished and that DVC lost; one that still makes checkpoints."""
 FINAL = 99
 """The step that a finished run ends with."""
-_DVC_YAML = "stages:\n  train:\n    cmd: python train.py\n    outs: [{model: {persist: true}}, data]\n"
+_DVC_YAML = (
+    "stages:\n  train:\n    cmd: python train.py\n    outs: [{model: {persist: true}}, data]\n"
+)
 _WHO = pygit2.Signature("Proof", "proof@example.com", 1_700_000_000, 0)
 
 
@@ -122,14 +124,14 @@ class Scene:
     @property
     def label(self) -> str:
         """Return the scene's traits in words."""
-        return f"{self.kind}, refs {'packed' if self.packed else 'loose'}{', far' if self.far else ''}"
+        return (
+            f"{self.kind}, refs {'packed' if self.packed else 'loose'}{', far' if self.far else ''}"
+        )
 
 
 def git(folder: str, *words: str) -> str:
     """Run git and return what it says."""
-    done = subprocess.run(
-        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -261,7 +263,13 @@ def stage(scene: Scene, step: int, size: int = 300) -> Staged:
     outs = (
         StagedOut("model", "model", cached=True, folder=False, files=(_file("", "0", asides),)),
         StagedOut("data", "data", cached=True, folder=True, files=(_file("part", "1", asides),)),
-        StagedOut("metrics.json", "metrics.json", cached=False, folder=False, files=(_file("", "2", asides),)),
+        StagedOut(
+            "metrics.json",
+            "metrics.json",
+            cached=False,
+            folder=False,
+            files=(_file("", "2", asides),),
+        ),
     )
     entry = {"cmd": "python train.py"}
     staged = Staged(folder, "train", "dvc.lock", "train", entry, {}, (), outs)

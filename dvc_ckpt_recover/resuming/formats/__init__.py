@@ -99,7 +99,7 @@ def inspect(members: Mapping[str, Member]) -> Inspection:
         try:
             if not _is_proven(member) and path not in proven:
                 found.unknown.append(path)
-        except TornError as exc:  # noqa: PERF203
+        except TornError as exc:
             found.torn[path] = str(exc)
     return found
 
