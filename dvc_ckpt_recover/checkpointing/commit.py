@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover.checkpointing.staged import StagedGoneError
 from dvc_ckpt_recover.dvc_api import lockfile
 from dvc_ckpt_recover.dvc_api.cache import md5_of
-from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import LIVE, Refs, Store, commits_between, verify_history
 from dvc_ckpt_recover.git.history import last_number
 from dvc_ckpt_recover.git.store import BLOB, EXECUTABLE
@@ -164,9 +164,11 @@ class Committer:
         if file.oid:
             if file.oid not in self.proven and not self._cache.has(file.oid):
                 msg = f"the DVC object {file.oid} of an unchanged file is gone from the cache"
-                raise DamagedError(msg)
+                raise StagedGoneError(msg)
             return file.oid
         aside = os.path.join(folder, file.aside)
+        if not os.path.exists(aside):
+            raise StagedGoneError(f"the copy {aside} is gone")
         oid = md5_of(aside)
         if not self._cache.has(oid):
             self._new.add(oid)

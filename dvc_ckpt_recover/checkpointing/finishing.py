@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.checkpointing.commit import Committer
-from dvc_ckpt_recover.checkpointing.staged import staged_of
-from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.checkpointing.staged import StagedGoneError, staged_of
 from dvc_ckpt_recover.git import LIVE, Refs, Store, closing_of
 
 if TYPE_CHECKING:
@@ -54,6 +53,6 @@ def finish_staged(places: Places, record: RunRecord, cache: Cache) -> list[str]:
 def _finish(committer: Committer, staged: Staged) -> str | None:
     try:
         return committer.commit(staged, again=True)
-    except (DamagedError, FileNotFoundError) as exc:
+    except StagedGoneError as exc:
         failures.note("a checkpoint that was copied aside is left out", exc)
         return None

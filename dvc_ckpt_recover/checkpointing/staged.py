@@ -18,6 +18,10 @@ _MANIFEST = "ready.json"
 _FORMAT = 1
 
 
+class StagedGoneError(DamagedError):
+    """What was copied aside is not all there any more, so it can never be stored."""
+
+
 @dataclass(frozen=True)
 class StagedFile:
     """One file of an output.

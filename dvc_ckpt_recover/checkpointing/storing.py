@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover import settings
-from dvc_ckpt_recover.errors import DamagedError
+from dvc_ckpt_recover.checkpointing.staged import StagedGoneError
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.checkpointing.commit import Committer
@@ -94,7 +94,7 @@ class Storer:
             self._committer.commit(staged)
         except Exception as exc:  # noqa: BLE001
             self._committer.forget()
-            self._leave(None if isinstance(exc, DamagedError) else staged)
+            self._leave(None if isinstance(exc, StagedGoneError) else staged)
             if self._left is not staged:
                 staged.discard()
             self._on_failure(staged, exc)

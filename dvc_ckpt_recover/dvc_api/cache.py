@@ -111,6 +111,24 @@ class Cache:
                 raise
             os.unlink(aside)
 
+    def copy_in(self, oid: str, source: str) -> None:
+        """Store a copy of the file ``source``, which stays as it is, under the name ``oid``.
+
+        Raises:
+            OSError: The cache is as before.
+        """
+        path = self.path(oid)
+        self._odbs["md5"].makedirs(os.path.dirname(path))
+        near = f"{path}.{uuid()}.tmp"
+        try:
+            shutil.copyfile(source, near)
+            os.chmod(near, _MODE)
+            os.replace(near, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(near)
+            raise
+
     def share(self, oid: str, aside: str) -> None:
         """Store the file ``aside`` under the name ``oid``, over whatever is there, and leave it.
 

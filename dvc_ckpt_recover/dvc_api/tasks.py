@@ -35,7 +35,7 @@ def without_names(call: Call, parameter: str, ours: Collection[str]) -> Callable
         for name in ours:
             try:
                 removed = [*removed, *call.original(first, **{**arguments, parameter: [name]})]
-            except UnresolvedExpNamesError:  # noqa: PERF203
+            except UnresolvedExpNamesError:
                 continue  # only ours
         return removed
 

@@ -1,18 +1,21 @@
 """Refs of the main repository: created or moved forward with compare-and-swap, never overwritten.
 
+They are written the way Git writes them, with its lock files, and synced before they get their
+name: neither libgit2 nor Git before 2.36 does that, and a power cut then leaves an empty ref.
+
 Failure rule: a ref that somebody else moved is an UnsafeError; the caller decides.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from typing import TYPE_CHECKING, Callable, TypeVar
+from typing import TYPE_CHECKING, List
 
 import pygit2
 
-from dvc_ckpt_recover.durable import sync_dirs_up, sync_file
-from dvc_ckpt_recover.errors import DamagedError, UnsafeError
+from dvc_ckpt_recover.durable import sync_dir, sync_dirs_up, sync_file
+from dvc_ckpt_recover.errors import DamagedError, RecoverError, UnsafeError
+from dvc_ckpt_recover.git.locks import LockFile, patiently
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.git.store import Store
@@ -22,27 +25,10 @@ LIVE = "refs/ckpt-recover/live/"
 RUNS = "refs/ckpt-recover/runs/"
 """One ref a run: the stash commit with its code and params."""
 
-_LOCK_WAIT = 10.0
-T = TypeVar("T")
 
-
-def _is_locked(error: Exception) -> bool:
-    """Return whether a lock file is in the way, rather than a disk that cannot take one."""
-    text = str(error).lower()
-    hopeless = ("read-only", "no space", "permission denied", "quota", "refs beneath")
-    return "lock" in text and not any(words in text for words in hopeless)
-
-
-def _patiently(action: Callable[[], T]) -> T:
-    """Do ``action`` again while another process holds Git's lock, for at most 10 s."""
-    end = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            return action()
-        except (pygit2.GitError, OSError) as exc:
-            if not _is_locked(exc) or time.monotonic() > end:
-                raise
-        time.sleep(0.02)
+_TRIES = 5
+Names = List[str]
+"""For a class that has a method ``list``."""
 
 
 class Refs:
@@ -60,22 +46,40 @@ class Refs:
         """
         try:
             found = self._repo.references.get(name)
-            return str(found.resolve().target) if found is not None else None
+            if found is not None:
+                return str(found.resolve().target)
         except (pygit2.GitError, ValueError, KeyError, OSError) as exc:
             msg = f"the ref {name} cannot be read ({exc})"
             raise DamagedError(msg) from exc
+        if os.path.isfile(self._path(name)):  # libgit2 takes some errors of the disk for "no ref"
+            msg = f"the ref {name} cannot be read"
+            raise DamagedError(msg)
+        return None
 
-    def list(self, prefix: str) -> dict[str, str]:
-        """Return the readable refs below ``prefix``: name -> commit. Damaged ones are left out."""
+    def list(self, prefix: str, *, strict: bool = False) -> dict[str, str]:
+        """Return the refs below ``prefix``: name -> commit.
+
+        Args:
+            prefix: Of the names, ending in ``/``.
+            strict: Whether a damaged ref, or a folder that cannot be listed, is an error; else
+                it is left out.
+
+        Raises:
+            DamagedError: See ``strict``.
+        """
         found = {}
-        for name in list(self._repo.references):
-            if name.startswith(prefix):
-                try:
-                    sha = self.get(name)
-                except DamagedError:
-                    continue
-                if sha:
-                    found[name] = sha
+        names = [name for name in self._names(strict=strict) if name.startswith(prefix)]
+        if strict:
+            names += [name for name in self.loose(prefix) if name not in names]
+        for name in names:
+            try:
+                sha = self.get(name)
+            except DamagedError:
+                if strict:
+                    raise
+                continue
+            if sha:
+                found[name] = sha
         return found
 
     def is_blocked(self, name: str) -> bool:
@@ -84,49 +88,161 @@ class Refs:
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
         return any(ref in above or ref.startswith(f"{name}/") for ref in self._repo.references)
 
+    def _names(self, *, strict: bool) -> Names:
+        try:
+            return list(self._repo.references)
+        except (pygit2.GitError, ValueError, KeyError, OSError) as exc:
+            if not strict:
+                return self.loose("refs/")
+            msg = f"the refs of {self.store.root} cannot be listed ({exc})"
+            raise DamagedError(msg) from exc
+
+    def loose(self, prefix: str) -> Names:
+        """Return the names of the files below ``prefix``, damaged ones too.
+
+        Raises:
+            DamagedError: A folder cannot be listed.
+        """
+
+        def stop(exc: OSError) -> None:
+            if not isinstance(exc, FileNotFoundError):
+                raise DamagedError(f"the refs in {exc.filename} cannot be listed ({exc})") from exc
+
+        top = self.store.common_dir
+        found = []
+        for folder, _, names in os.walk(self._path(prefix.rstrip("/")), onerror=stop):
+            place = os.path.relpath(folder, top).replace(os.sep, "/")
+            found += [f"{place}/{name}" for name in names if not name.endswith(".lock")]
+        return sorted(found)
+
     def move(self, name: str, new: str, old: str | None) -> None:
         """Point ``name`` at ``new`` if it still points at ``old`` (None: does not exist).
+
+        When this returns, it is on the disk.
 
         Raises:
             UnsafeError: It points elsewhere, or Git's lock on it stays held.
         """
-        oid = pygit2.Oid(hex=new)
-        try:
-            _patiently(lambda: self._swap(name, oid, old))
-        except (pygit2.GitError, ValueError, OSError) as exc:
-            msg = f"the ref {name} could not be moved to {new[:7]} ({exc})"
-            raise UnsafeError(msg) from exc
+        self._write(name, new, lambda: self._expect(name, old))
 
-    def _swap(self, name: str, new: pygit2.Oid, old: str | None) -> None:
-        if old is None:
-            self._repo.references.create(name, new)
-            return
-        found = self._repo.references[name]
-        if str(found.target) != old:
-            msg = f"it points at {str(found.target)[:7]}, not at {old[:7]}"
+    def mend(self, name: str, sha: str) -> None:
+        """Point the damaged ref ``name`` at ``sha``. Raises UnsafeError when it is not damaged."""
+
+        def expect_damage() -> None:
+            try:
+                held = self.get(name)
+            except DamagedError:
+                return
+            msg = f"it is not damaged, it points at {held and held[:7]}"
             raise ValueError(msg)
-        found.set_target(new)  # libgit2 compares with what it read above
+
+        self._write(name, sha, expect_damage)
+
+    def _expect(self, name: str, old: str | None) -> None:
+        now = self.get(name)
+        if now != old:
+            msg = f"it points at {now and now[:7]}, not at {old and old[:7]}"
+            raise ValueError(msg)
+        if old is None:
+            inside = f"{name}/"
+            for other in self._repo.references:
+                if other.startswith(inside) or name.startswith(f"{other}/"):
+                    msg = f"there is a ref {other}"
+                    raise ValueError(msg)
+
+    def _write(self, name: str, sha: str, check: object) -> None:
+        path = self._path(name)
+
+        def swap() -> None:
+            with _lock_of(path) as lock:
+                check()  # type: ignore[operator]
+                lock.commit(f"{sha}\n".encode("ascii"))
+            sync_dirs_up(path, self.store.common_dir)
+
+        try:
+            pygit2.Oid(hex=sha)
+            patiently(swap, self.store.common_dir)
+        except UnsafeError:
+            raise
+        except (pygit2.GitError, RecoverError, ValueError, OSError) as exc:
+            msg = f"the ref {name} could not be moved to {sha[:7]} ({exc})"
+            raise UnsafeError(msg) from exc
 
     def delete(self, name: str) -> None:
         """Remove a ref; it may be gone already. Raises UnsafeError when Git's lock stays held."""
+        path = self._path(name)
 
         def remove() -> None:
-            if name in self._repo.references:
-                self._repo.references.delete(name)
+            if not os.path.isdir(os.path.dirname(path)):
+                self._remove_packed(name)
+                return
+            with _lock_of(path):
+                self._remove_packed(name)  # first, so that its older value never shows
+                if os.path.lexists(path):
+                    os.unlink(path)
+                    sync_dir(os.path.dirname(path))
 
         try:
-            _patiently(remove)
-        except KeyError:
-            return
-        except (pygit2.GitError, OSError) as exc:
+            patiently(remove, self.store.common_dir)
+        except UnsafeError:
+            raise
+        except OSError as exc:
             msg = f"the ref {name} could not be removed ({exc})"
             raise UnsafeError(msg) from exc
+        self._drop_empty(os.path.dirname(path))
+
+    def _remove_packed(self, name: str) -> None:
+        packed = os.path.join(self.store.common_dir, "packed-refs")
+        wanted = name.encode()
+        if not _names_in(packed, wanted):
+            return
+        with LockFile(packed) as lock, open(packed, "rb") as file:
+            kept = []
+            dropped = False
+            for line in file:
+                if not (dropped and line.startswith(b"^")):  # what the dropped tag peels to
+                    dropped = line.rstrip(b"\n").partition(b" ")[2] == wanted
+                    if not dropped:
+                        kept.append(line)
+            lock.commit(b"".join(kept))
+        sync_dir(self.store.common_dir)
+
+    def _drop_empty(self, folder: str) -> None:
+        """Remove folders that are empty now, as Git does, but not ``refs/<kind>`` itself."""
+        top = os.path.join(self.store.common_dir, "refs")
+        while os.path.dirname(folder) != top and folder.startswith(top + os.sep):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            folder = os.path.dirname(folder)
 
     def sync(self, name: str) -> None:
         """Bring a ref to the disk: its file (or the packed refs) and the folders above it."""
         top = self.store.common_dir
-        path = os.path.join(top, *name.split("/"))
+        path = self._path(name)
         if not os.path.exists(path):
             path = os.path.join(top, "packed-refs")
         sync_file(path)
         sync_dirs_up(path, top)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.store.common_dir, *name.split("/"))
+
+
+def _names_in(packed: str, name: bytes) -> bool:
+    try:
+        with open(packed, "rb") as file:
+            return any(line.rstrip(b"\n").partition(b" ")[2] == name for line in file)
+    except FileNotFoundError:
+        return False
+
+
+def _lock_of(path: str) -> LockFile:
+    """Return Git's lock on a loose ref, whose folder another process may just have removed."""
+    lock = LockFile(path)
+    for _ in range(_TRIES):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.isdir(os.path.dirname(path)):
+            break
+    return lock

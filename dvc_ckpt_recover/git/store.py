@@ -5,16 +5,19 @@ Failure rule: what cannot be read is a DamagedError that names the object.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import zlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pygit2
 
-from dvc_ckpt_recover.durable import sync_dir, sync_dirs_up, sync_file
-from dvc_ckpt_recover.errors import DamagedError, NotFoundError
+from dvc_ckpt_recover.durable import sync_dir, sync_dirs_up, sync_file, write_bytes
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError, UnsafeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 FALLBACK_NAME = "dvc_ckpt_recover"
 FALLBACK_EMAIL = "dvc_ckpt_recover@localhost"
@@ -25,6 +28,8 @@ _NO_SEARCH = 1
 BLOB = 0o100644
 EXECUTABLE = 0o100755
 LINK = 0o120000
+
+_KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
 
 class Store:
@@ -42,7 +47,7 @@ class Store:
         self.root = root
         try:
             self.repo = pygit2.Repository(root, _NO_SEARCH)
-        except (pygit2.GitError, KeyError, ValueError) as exc:
+        except (pygit2.GitError, KeyError, ValueError, OSError) as exc:
             msg = f"{root} is not a Git repository that can be opened ({exc})"
             raise NotFoundError(msg) from exc
 
@@ -73,30 +78,86 @@ class Store:
             raise DamagedError(msg) from exc
         return int(kind), data
 
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """Tell libgit2's errors in our own words; the bytes may be elsewhere still, so unsafe."""
+        try:
+            yield
+        except (pygit2.GitError, KeyError, ValueError) as exc:
+            msg = f"{what} could not be stored in {self.root} ({exc})"
+            raise UnsafeError(msg) from exc
+
     def write(self, kind: int, data: bytes) -> str:
-        """Store an object of the type ``kind`` and return its name, 40 hex digits."""
-        return str(self.repo.write(kind, data))
+        """Store an object of the type ``kind`` and return its name, 40 hex digits.
+
+        Raises:
+            UnsafeError: It could not be stored; so for all that store something.
+            OSError: Likewise.
+        """
+        with self._writing("an object"):
+            return str(self.repo.write(kind, data))
+
+    def rewrite(self, kind: int, data: bytes) -> str:
+        """Store an object over a damaged one of that name, which ``write`` would leave there.
+
+        Raises:
+            OSError: It could not be stored.
+        """
+        head = f"{_KINDS[kind]} {len(data)}".encode("ascii") + b"\0"
+        sha = hashlib.sha1(head + data, usedforsecurity=False).hexdigest()
+        path = os.path.join(self.common_dir, "objects", sha[:2], sha[2:])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_bytes(path, zlib.compress(head + data))
+        os.chmod(path, 0o444)
+        return sha
 
     def blob(self, data: bytes) -> str:
         """Store a file's bytes and return the object's name."""
-        return str(self.repo.create_blob(data))
+        with self._writing("a file"):
+            return str(self.repo.create_blob(data))
 
     def blob_of(self, path: str) -> str:
         """Store the bytes of the file ``path``, unfiltered and in pieces; return the name."""
-        with open(path, "rb") as file:
+        with self._writing(path), open(path, "rb") as file:
             return str(self.repo.create_blob_fromiobase(file))
 
     def commit(self, sha: str) -> pygit2.Commit:
         """Return a commit. Raises DamagedError when there is none of that name."""
         try:
             found = self.repo[pygit2.Oid(hex=sha)]
-        except (KeyError, pygit2.GitError, ValueError) as exc:
-            msg = f"Git commit {sha} in {self.root} cannot be read"
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"Git commit {sha} in {self.root} cannot be read ({exc})"
             raise DamagedError(msg) from exc
         if not isinstance(found, pygit2.Commit):
             msg = f"Git object {sha} in {self.root} is not a commit"
             raise DamagedError(msg)
         return found
+
+    def _tree(self, commit: str) -> pygit2.Tree:
+        """Return a commit's tree. Raises DamagedError."""
+        found = self.commit(commit)
+        try:
+            return found.tree
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"the tree of the Git commit {commit} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+
+    def _read_into(self, index: pygit2.Index, commit: str) -> None:
+        tree = self._tree(commit)
+        try:
+            index.read_tree(tree)
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"the tree of the Git commit {commit} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
+
+    def entries(self, tree: str) -> pygit2.Tree:
+        """Return the tree of that name, to go through. Raises DamagedError."""
+        self.read(tree)
+        try:
+            return self.repo[pygit2.Oid(hex=tree)]
+        except (KeyError, pygit2.GitError, ValueError, OSError) as exc:
+            msg = f"Git tree {tree} in {self.root} cannot be read ({exc})"
+            raise DamagedError(msg) from exc
 
     def tree_sha(self, commit: str) -> str:
         """Return the name of a commit's tree."""
@@ -105,7 +166,7 @@ class Store:
     def file_at(self, commit: str, path: str) -> bytes | None:
         """Return the bytes of the file ``path`` in a commit, or None when it has none."""
         try:
-            entry = self.commit(commit).tree[path]
+            entry = self._tree(commit)[path]
         except KeyError:
             return None
         return self.read(str(entry.id))[1] if entry.type_str == "blob" else None
@@ -113,7 +174,7 @@ class Store:
     def files_named(self, commit: str, name: str) -> dict[str, bytes]:
         """Return the files called ``name`` anywhere in a commit: path -> bytes."""
         index = pygit2.Index()
-        index.read_tree(self.commit(commit).tree)
+        self._read_into(index, commit)
         return {
             entry.path: self.read(str(entry.id))[1]
             for entry in index
@@ -129,7 +190,7 @@ class Store:
     def files_below(self, commit: str, top: str) -> dict[str, bytes]:
         """Return the file ``top`` of a commit, or all files in the folder of that name."""
         index = pygit2.Index()
-        index.read_tree(self.commit(commit).tree)
+        self._read_into(index, commit)
         inside = f"{top}/"
         return {
             entry.path: self.read(str(entry.id))[1]
@@ -159,20 +220,22 @@ class Store:
         """
         index = pygit2.Index()
         if base:
-            index.read_tree(self.commit(base).tree)
+            self._read_into(index, base)
         folders = tuple(f"{path}/" for path in drop)
         gone = [e.path for e in index if e.path in drop or e.path.startswith(folders)]
         for path in gone:
             index.remove(path)
         for path, (sha, mode) in put.items():
             index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=sha), mode))
-        return str(index.write_tree(self.repo))
+        with self._writing("a tree"):
+            return str(index.write_tree(self.repo))
 
     def make_commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         """Store a commit, without hooks and signing, and return its name."""
         who = self._signature()
         oids = [pygit2.Oid(hex=parent) for parent in parents]
-        created = self.repo.create_commit(None, who, who, message, pygit2.Oid(hex=tree), oids)
+        with self._writing("a commit"):
+            created = self.repo.create_commit(None, who, who, message, pygit2.Oid(hex=tree), oids)
         return str(created)
 
     def _signature(self) -> pygit2.Signature:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pygit2
-
 from dvc_ckpt_recover.git.history import commits_between
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def copy_history(source: Store, target: Store, tip: str, stop: str | None) -> li
 def _copy_tree(source: Store, target: Store, sha: str, written: list[str]) -> None:
     if target.has(sha):
         return
-    for entry in source.repo[pygit2.Oid(hex=sha)]:
+    for entry in source.entries(sha):
         if entry.type_str == "tree":
             _copy_tree(source, target, str(entry.id), written)
         elif entry.filemode != COMMIT_LINK:

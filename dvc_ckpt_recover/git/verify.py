@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pygit2
-
 from dvc_ckpt_recover.git.history import commits_between
 from dvc_ckpt_recover.git.transfer import COMMIT_LINK
 
@@ -39,11 +37,10 @@ def _tree_objects(store: Store, sha: str, known: str | None) -> Iterator[str]:
     if sha == known:
         return
     yield sha
-    store.read(sha)
     before = {}
     if known:
-        before = {entry.name: entry for entry in store.repo[pygit2.Oid(hex=known)]}
-    for entry in store.repo[pygit2.Oid(hex=sha)]:
+        before = {entry.name: entry for entry in store.entries(known)}
+    for entry in store.entries(sha):
         old = before.get(entry.name)
         if entry.filemode == COMMIT_LINK or (old is not None and old.id == entry.id):
             continue
@@ -84,8 +81,7 @@ def verify_tree(store: Store, commit: str) -> dict[str, str]:
 
 
 def _verify_folder(store: Store, sha: str, prefix: str, found: dict[str, str]) -> None:
-    store.read(sha)
-    for entry in store.repo[pygit2.Oid(hex=sha)]:
+    for entry in store.entries(sha):
         path = f"{prefix}{entry.name}"
         if entry.type_str == "tree":
             _verify_folder(store, str(entry.id), f"{path}/", found)

@@ -116,7 +116,7 @@ def keep(record: RunRecord, why: str) -> Ending:
 def _finished_refs(record: RunRecord) -> dict[str, str]:
     """Return the experiment refs that DVC made in the temp dir: ref -> commit."""
     refs = Refs(Store(record.temp_dir))
-    found = refs.list("refs/exps/")
+    found = refs.list("refs/exps/", strict=True)  # one left out here would be removed with the dir
     return {ref: sha for ref, sha in found.items() if executors.is_experiment_ref(ref)}
 
 
@@ -163,20 +163,10 @@ def _end_success(places: Places, record: RunRecord, evidence: Evidence) -> Endin
         carried = held is None or not store.is_ancestor(sha, held)
         if carried:
             copy_history(source, store, sha, record.parent)
-            held = publish(refs, ref, sha, "")
-        else:
-            held = ref
-        wanted = executors.experiment_name(ref)
-        name = executors.experiment_name(held)
-        ending = Ending(
-            name=name,
-            ended=Ended.SUCCESS,
-            ref=held,
-            sha=sha,
-            carried=carried,
-            wanted=wanted if wanted != name else None,
-            skipped=record.skipped,
-        )
+        name = executors.experiment_name(ref)
+        ending = replace(ending, name=name, ref=ref, sha=sha, carried=carried)
+        if len(made) > 1:
+            _prove_and_publish(record, evidence, ending, _put_aside(places, record))
     return _prove_and_receipt(places, record, evidence, ending)
 
 
@@ -194,19 +184,16 @@ def _end_failure(places: Places, record: RunRecord, evidence: Evidence) -> Endin
     note = closing_of(store, sha)
     name = record.name or f"exp-{tip[:5]}"
     wanted = record.branch or executors.experiment_ref(record.baseline, name)
-    held = publish(refs, wanted, sha, "partial")
-    taken = executors.experiment_name(wanted) if held != wanted else None
     ending = Ending(
-        name=executors.experiment_name(held),
+        name=executors.experiment_name(wanted),
         ended=Ended.PARTIAL,
-        ref=held,
+        ref=wanted,
         sha=sha,
         checkpoints=note.checkpoints if note else 0,
         cause=str(cause),
-        wanted=taken,
         skipped=record.skipped,
     )
-    return _prove_and_receipt(places, record, evidence, ending)
+    return _prove_and_receipt(places, record, evidence, ending, "partial")
 
 
 def _end_empty(places: Places, record: RunRecord, cause: Cause) -> Ending:
@@ -233,33 +220,48 @@ def _close(store: Store, refs: Refs, record: RunRecord, tip: str, cause: Cause) 
     task = record.stash_rev if record.mode == Mode.QUEUE else None
     message = ClosingNote(cause, count, task).message(record.name)
     sha = store.make_commit(store.tree_sha(tip), [tip], message)
+    store.sync([sha])
     refs.move(LIVE + record.run_id, sha, tip)
     return sha
 
 
 def _prove_and_receipt(
-    places: Places, record: RunRecord, evidence: Evidence, ending: Ending
+    places: Places, record: RunRecord, evidence: Evidence, ending: Ending, suffix: str = ""
 ) -> Ending:
     aside = _put_aside(places, record)
-    if ending.ref is None or ending.sha is None:  # a dry or unchanged run: DVC made no experiment
-        write_receipt(places, record, ending, 0)
-        return ending
+    count = 0
+    if ending.ref is not None:  # a dry or unchanged run has none: DVC made no experiment
+        ending, count = _prove_and_publish(record, evidence, ending, aside, suffix)
+    write_receipt(places, record, ending, count)
+    return ending
+
+
+def _prove_and_publish(
+    record: RunRecord, evidence: Evidence, ending: Ending, aside: str, suffix: str = ""
+) -> tuple[Ending, int]:
+    """Prove what an experiment names while its temp dir is away, and only then give it its name.
+
+    Returns:
+        The ending with the name that it got, and the number of objects proven.
+    """
+    ref, sha = str(ending.ref), str(ending.sha)
     count = prove(
         record.main_root,
         evidence.cache,
-        tip=ending.sha,
+        tip=sha,
         stop=record.parent,
         proven=evidence.proven,
         temp_dir=aside,
     )
+    held = publish(Refs(Store(record.main_root)), ref, sha, suffix)
     refs = Refs(Store(record.main_root))
-    held = refs.get(ending.ref)
-    if held is None or not refs.store.is_ancestor(ending.sha, held):
-        msg = f"the ref {ending.ref} does not hold {ending.sha[:7]} when it is read again"
+    refs.sync(held)
+    found = refs.get(held)
+    if found is None or not refs.store.is_ancestor(sha, found):
+        msg = f"the ref {held} does not hold {sha[:7]} when it is read again"
         raise RecoverError(msg)
-    refs.sync(ending.ref)
-    write_receipt(places, record, ending, count)
-    return ending
+    wanted, name = executors.experiment_name(ref), executors.experiment_name(held)
+    return replace(ending, name=name, ref=held, wanted=wanted if wanted != name else None), count
 
 
 def settle(places: Places, record: RunRecord, ending: Ending, lease: Lease) -> None:

@@ -6,7 +6,6 @@ Failure rule: anything missing or damaged is an error; the caller then keeps the
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.dvc_api import lockfile
@@ -81,6 +80,4 @@ def _carry_over(cache: Cache, oid: str, hash_name: str, work_path: str) -> None:
     if not whole:
         msg = f"the DVC object {oid} of {work_path} is not in the cache"
         raise DamagedError(msg)
-    aside = f"{work_path}.carry"
-    shutil.copyfile(work_path, aside)
-    cache.put(oid, aside)
+    cache.copy_in(oid, work_path)

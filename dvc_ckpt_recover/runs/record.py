@@ -138,7 +138,7 @@ def load_all(places: Places) -> tuple[list[RunRecord], list[DamagedError]]:
     for run_id in places.runs():
         try:
             records.append(load_record(places, run_id))
-        except FileNotFoundError:  # noqa: PERF203
+        except FileNotFoundError:
             continue
         except (DamagedError, OSError) as exc:
             error = exc if isinstance(exc, DamagedError) else DamagedError(str(exc))
