@@ -71,6 +71,18 @@ class Refs:
                     found[name] = sha
         return found
 
+    def files(self, prefix: str) -> set[str]:
+        """Return the names of the refs below ``prefix`` that are files, readable or not.
+
+        ``prefix`` ends with a slash. libgit2 does not list those that it cannot read.
+        """
+        top = self.store.common_dir
+        found = set()
+        for folder, _, names in os.walk(os.path.join(top, *prefix.split("/"))):
+            base = os.path.relpath(folder, top).replace(os.sep, "/")
+            found |= {f"{base}/{name}" for name in names if not name.endswith(".lock")}
+        return found
+
     def move(self, name: str, new: str, old: str | None) -> None:
         """Point ``name`` at ``new`` if it still points at ``old`` (None: does not exist).
 
