@@ -49,6 +49,7 @@ HANDLERS = {
     "failed_rows": f"{_HERE}.showing:queue_rows",
     "success_executors": f"{_HERE}.showing:queue_rows",
     "dict": f"{_HERE}.showing_v2:show",
+    "dict_names": f"{_HERE}.showing_v2:names_read",
     "dict_commit": f"{_HERE}.showing_v2:commit_read",
     "dict_branch": f"{_HERE}.showing_v2:branch_read",
     "dict_rows": f"{_HERE}.showing_v2:table_rows",

@@ -43,6 +43,7 @@ def _opened(repo: Any) -> Iterator[Table]:  # noqa: ANN401
 def collect(call: Call) -> Steps:
     """Around ``collect``: one table, whose parts share what is known of the runs."""
     with _opened(call["repo"]) as table, readable_refs_only(call["repo"].scm):
+        table.facts.read()
         outcome = yield
     if outcome.error is None:
         hint(table.orphans)

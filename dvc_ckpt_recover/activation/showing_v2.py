@@ -24,6 +24,7 @@ def show(call: Call) -> Steps:
     """Around ``show``: nothing is fetched from running experiments, since looking never writes."""
     repo = call["repo"]
     table = TableV2(repo, Facts(*place_of(repo)))
+    table.facts.read()
     _open.append(table)
     try:
         with readable_refs_only(repo.scm):
@@ -39,6 +40,15 @@ def show(call: Call) -> Steps:
         hint(table.orphans)
 
 
+def names_read(call: Call) -> Steps:
+    """Around ``get_names``: one unreadable commit leaves it without any name; ours are read."""
+    outcome = yield
+    if isinstance(outcome.error, Exception):
+        facts = _open[-1].facts if _open else Facts(*place_of(call["repo"]))
+        rows_v2.add_names(call["result"], {e.tip: e.name for e in facts.experiments.values()})
+        outcome.error = None
+
+
 def commit_read(call: Call) -> Steps:
     """Around ``_collect_experiment_commit``: an unreadable commit is a row with an error."""
     outcome = yield
@@ -50,7 +60,8 @@ def branch_read(call: Call) -> Steps:
     """Around ``_collect_experiment_branch``: an unreadable experiment costs its own row."""
     outcome = yield
     if isinstance(outcome.error, Exception):
-        failures.note(f"the experiment {call['branch']} cannot be shown", outcome.error)
+        if not _open or call["branch"] in _open[-1].facts.experiments:  # else it was said
+            failures.note(f"the experiment {call['branch']} cannot be shown", outcome.error)
         outcome.value, outcome.error = call["res"], None
 
 

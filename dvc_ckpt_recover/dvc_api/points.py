@@ -88,6 +88,7 @@ POINTS = (
         ("3.0", None),
     ),
     Point("dict", _TABLE, "show", ("repo", "hide_failed", "sha_only", "fetch_running"), _DICT),
+    Point("dict_names", _TABLE, "get_names", ("repo", "result"), _DICT),
     Point("dict_commit", _TABLE, "_collect_experiment_commit", ("exp_rev", "status"), _DICT),
     Point("dict_branch", _TABLE, "_collect_experiment_branch", ("res", "branch"), _DICT),
     Point(

@@ -101,7 +101,10 @@ def failed_range(
 
 def task_process(queue: Any, stash_rev: str, *, root: str | None = None) -> Any:  # noqa: ANN401
     """Return what ``--json`` says of a queue task's process, or None when nothing is known."""
-    process = queue.proc.get(stash_rev)
+    try:
+        process = queue.proc.get(stash_rev)
+    except (OSError, TypeError, ValueError):  # DVC's own row of the task says that it is damaged
+        return None
     if not process:
         return None
     return LocalExpExecutor(

@@ -82,6 +82,14 @@ def failed_row(repo: Any, stash_rev: str, cause: str, name: str | None) -> dict[
     return row
 
 
+def add_names(found: dict[str, dict[str, Any]], names: dict[str, str]) -> None:
+    """Name the rows of experiments: commit -> name."""
+    for rows in found.values():
+        for rev, row in rows.items():
+            if rev in names:
+                row.setdefault("data", {})["name"] = names[rev]
+
+
 def drop_names(found: dict[str, dict[str, Any]]) -> None:
     """Leave only hashes, as ``--sha`` does."""
     for rows in found.values():
@@ -93,7 +101,8 @@ def table_rows(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Itera
     """Yield the table's rows, the state of a run with checkpoints in its first one only."""
     fill = kwargs.get("fill_value", "-")
     for row in original(*args, **kwargs):
-        if row[_TYPE] in ("checkpoint_commit", "checkpoint_base") and row[_STATE] == PARTIAL:
+        below = row[_TYPE] in ("checkpoint_commit", "checkpoint_base")
+        if below and row[_STATE] in (PARTIAL, RUNNING):
             row[_STATE] = fill
         yield row
 
@@ -120,7 +129,10 @@ def queue_entry(queue: Any, stash_rev: str) -> Any | None:  # noqa: ANN401
 
 def task_process(queue: Any, stash_rev: str) -> dict[str, Any] | None:  # noqa: ANN401
     """Return what ``--json`` says of a queue task's process, or None when nothing is known."""
-    process = queue.proc.get(stash_rev)
+    try:
+        process = queue.proc.get(stash_rev)
+    except (OSError, TypeError, ValueError):  # DVC's own row of the task says that it is damaged
+        return None
     if not process:
         return None
     return {

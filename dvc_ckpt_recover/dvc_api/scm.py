@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dvc_ckpt_recover import failures
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @contextmanager
 def readable_refs_only(scm: Any) -> Iterator[None]:  # noqa: ANN401
-    """Leave out refs that point to nothing while the context lasts, with one line for each."""
+    """Leave out experiments whose commit cannot be read while the context lasts."""
     iter_refs = scm.iter_refs
 
     def readable(*args: Any, **kwargs: Any) -> Iterator[str]:  # noqa: ANN401
@@ -27,11 +25,10 @@ def readable_refs_only(scm: Any) -> Iterator[None]:  # noqa: ANN401
 
 
 def _is_readable(scm: Any, ref: str) -> bool:  # noqa: ANN401
+    if not ref.startswith("refs/exps/"):
+        return True  # a tag of a tree, say
     try:
         scm.resolve_commit(ref)
-    except Exception as exc:  # noqa: BLE001
-        if not ref.startswith("refs/exps/"):
-            return True  # a tag of a tree, a stash: no row of ours, DVC's own concern
-        failures.note(f"the ref {ref} cannot be read", exc)
-        return False
+    except Exception:  # noqa: BLE001
+        return False  # it was said when the experiments were read
     return True

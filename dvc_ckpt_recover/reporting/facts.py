@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
 from dvc_ckpt_recover.errors import DamagedError
-from dvc_ckpt_recover.git import Refs, Store, closing_of, commits_between
+from dvc_ckpt_recover.git import LIVE, Refs, Store, closing_of, commits_between
 from dvc_ckpt_recover.model import Cause, CheckpointNote, ClosingNote
 from dvc_ckpt_recover.runs import Mode, Places
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, survey
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _closings: dict[str, ClosingNote | None] = {}
+_EXPS = "refs/exps/"
 DVC_DIED = "dvc was killed"
 
 
@@ -65,6 +66,7 @@ class Run:
         live: Its newest ready checkpoint, or None.
         branch: Ref of the experiment that it goes on, or None.
         cause: Why it ended, as far as known.
+        stage: Stage that was running, as far as known.
         in_queue: Whether it is a queue task.
         temp_dir: Where it runs, or None when unknown.
         started: Seconds since 1970; 0 when unknown.
@@ -78,6 +80,7 @@ class Run:
     live: str | None
     branch: str | None
     cause: Cause
+    stage: str | None
     in_queue: bool
     temp_dir: str | None
     started: float = 0.0
@@ -102,6 +105,10 @@ class Facts:
         self._runs: dict[str, Run] | None = None
         self._experiments: dict[str, Experiment] | None = None
 
+    def read(self) -> None:
+        """Read runs and experiments, and say what of them cannot be read."""
+        _ = self.runs, self.experiments
+
     def closing(self, sha: str) -> ClosingNote | None:
         """Return the closing note of a commit, or None."""
         if sha not in _closings:
@@ -121,7 +128,7 @@ class Facts:
     def experiments(self) -> dict[str, Experiment]:
         """Return the published experiments of the whole repository: ref -> experiment."""
         if self._experiments is None:
-            refs = contained("the experiments", Refs(self.store).list, "refs/exps/", otherwise={})
+            refs = contained("the experiments", self._read_refs, otherwise={})
             self._experiments = {}
             for ref, tip in refs.items():
                 if is_experiment_ref(ref):
@@ -159,6 +166,14 @@ class Facts:
             return False
         return CheckpointNote.read(message) is not None or ClosingNote.read(message) is not None
 
+    def _read_refs(self) -> dict[str, str]:
+        refs = Refs(self.store)
+        found = refs.list(_EXPS)
+        for ref in sorted(set(refs.loose(_EXPS)) - set(found)):
+            if is_experiment_ref(ref):
+                failures.note("an experiment", DamagedError(f"the ref {ref} cannot be read"))
+        return found
+
     def _read_experiment(self, ref: str, tip: str) -> Experiment:
         notes = {}
         for sha in commits_between(self.store, tip, baseline_of(ref)):
@@ -182,16 +197,25 @@ class Facts:
             stash_rev=record.stash_rev,
             live=facts.live,
             branch=record.branch,
-            cause=self._cause(record.cause, facts.live),
+            cause=self._cause(facts, record.cause),
+            stage=self._stage(record.cause, facts.live),
             in_queue=record.mode == Mode.QUEUE,
             temp_dir=record.temp_dir,
             started=record.started,
         )
 
-    def _cause(self, text: str, live: str | None) -> Cause:
-        if text:
-            return Cause.parse(text)
-        return Cause(DVC_DIED, self.stage_of(live) if live else None)
+    def _cause(self, facts: RunFacts, told: str) -> Cause:
+        if facts.live is None:
+            try:
+                Refs(self.store).get(LIVE + facts.run_id)
+            except DamagedError as exc:
+                failures.note(f"the run {facts.run_id}", exc)
+                return Cause("its checkpoints cannot be read")
+        return Cause.parse(told or DVC_DIED)
+
+    def _stage(self, cause: str, live: str | None) -> str | None:
+        named = Cause.parse(cause).stage if cause else None
+        return named or (self.stage_of(live) if live else None)
 
     def dead(self, baselines: Iterable[str]) -> list[Run]:
         """Return the runs of some baselines that nobody works for and that need a row.

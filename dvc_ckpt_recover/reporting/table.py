@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.dvc_api import leftovers, rows
 from dvc_ckpt_recover.reporting.facts import contained
 from dvc_ckpt_recover.reporting.standing import ALONE, Standing
@@ -69,7 +70,7 @@ class Table(Standing):
                 old.name,
                 old.local,
                 cause=ALONE if alone else None,
-                stage=self.facts.stage_of(run.live) if run.live else None,
+                stage=run.stage,
                 checkpoints=len(exp_range.revs) - 1,
             )
 
@@ -84,9 +85,7 @@ class Table(Standing):
         self._kwargs = kwargs
         for baseline in baselines:
             ranges = found.setdefault(baseline, [])
-            ranges[:] = [
-                self._published(exp_range) for exp_range in ranges if self._is_shown(exp_range)
-            ]
+            ranges[:] = [self._published(one) for one in ranges if self._is_shown(one)]
         for run in self.kept(baselines):
             exp_range = contained(f"the run {run.name}", self._orphan, run)
             if exp_range is not None:
@@ -108,6 +107,9 @@ class Table(Standing):
         )
 
     def _published(self, exp_range: Any) -> Any:  # noqa: ANN401
+        error = exp_range.revs[0].error
+        if error is not None:
+            failures.note(f"the experiment {exp_range.name}", OSError(error.msg))
         tip = exp_range.revs[0].rev
         note = self.facts.closing(tip)
         kept = [state for state in exp_range.revs if not self.facts.closing(state.rev)]
@@ -165,10 +167,9 @@ class Table(Standing):
             "dvc-task" if local else None,
             local,
             cause=str(run.cause),
-            stage=run.cause.stage,
+            stage=run.stage,
             checkpoints=count,
         )
 
     def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
-        queue = self.repo.experiments.celery_queue
-        return contained("a queue task's process", rows.task_process, queue, stash_rev)
+        return rows.task_process(self.repo.experiments.celery_queue, stash_rev)

@@ -118,7 +118,7 @@ class TableV2(Standing):
             executor=executor or ("dvc-task" if local else None),
             local=local,
             cause=str(run.cause) if run.is_dead else (ALONE if alone else None),
-            stage=run.cause.stage,
+            stage=run.stage,
             checkpoints=0 if is_stash else len(shas),
         )
 
@@ -137,5 +137,4 @@ class TableV2(Standing):
             )
 
     def _local(self, stash_rev: str) -> Any:  # noqa: ANN401
-        queue = self.repo.experiments.celery_queue
-        return contained("a queue task's process", rows_v2.task_process, queue, stash_rev)
+        return rows_v2.task_process(self.repo.experiments.celery_queue, stash_rev)
