@@ -194,6 +194,9 @@ save(7)
 attempt("after locked")
 (record,) = (MAIN / ".dvc" / "tmp" / "ckpt-recover" / "runs").glob("*.json")
 tell(what="record", skipped=json.loads(record.read_text())["skipped"])
+status = [sys.executable, "-m", "dvc_ckpt_recover", "status", "--json"]
+found = json.loads(subprocess.run(status, cwd=MAIN, capture_output=True, check=True).stdout)
+tell(what="status", skipped=found["skipped"])
 """
 
 
@@ -204,7 +207,7 @@ def test_trouble_skips_one_checkpoint(tiny: Callable[..., Project], small_cache:
     done = project.dvc(
         "exp", "run", "--temp", "-n", "tried", env={"SMALL_CACHE": str(small_cache)}, check=True
     )
-    *tried, record = told(project)
+    *tried, record, status = told(project)
     good = ["first", "after missing", "after full", "after read-only", "after locked"]
     assert [attempt["what"] for attempt in tried if attempt["ok"]] == good
     reasons = {
@@ -216,6 +219,7 @@ def test_trouble_skips_one_checkpoint(tiny: Callable[..., Project], small_cache:
     }
     assert [attempt["what"] for attempt in tried if not attempt["ok"]] == list(reasons)
     assert len(record["skipped"]) == len(reasons)
+    assert status["skipped"] == {"tried": record["skipped"]}
     said = [line for line in done.stdout.splitlines() if "was skipped" in line]
     assert len(said) == len(reasons)
     for reason, line, counted in zip(reasons.values(), said, record["skipped"]):
