@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -106,6 +108,7 @@ def test_repro_makes_no_checkpoint(tiny: Callable[..., Project]) -> None:
     assert "dvc_ckpt_recover" not in done.stdout
 
 
+KILLS = (("link", 1), ("rename", 1), ("fsync", 2), ("fsync", 9), ("unlink", 1))
 BOTH_DIE = """
 from dvc_ckpt_recover import make_checkpoint
 save(1)
@@ -128,12 +131,19 @@ def test_what_was_copied_aside_survives_both(tiny: Callable[..., Project]) -> No
     assert len(live(project)) == 1
     assert len(list(staging.glob("*/*/ready.json"))) == 1
     (temp_dir,) = project.temp_dirs()
-    made = project.python("-c", RECOVER).stdout.split()
-    assert made == live(project)[1:]
+    if shutil.which("strace"):
+        for call, when in KILLS:  # the recovery dies as well, again and again
+            inject = f"inject={call}:signal=SIGKILL:when={when}"
+            strace = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
+            recover = [*strace, sys.executable, "-c", RECOVER]
+            assert project.run(*recover, env=None, check=False, timeout=120).returncode, call
+    project.python("-c", RECOVER)
+    made = live(project)[1:]
+    assert len(made) == 1
     assert json.loads(project.read(made[0], "metrics.json")) == {"step": 2}
     assert cached(project, made[0]).read_bytes() == (temp_dir / "model").read_bytes()
     assert project.python("-c", RECOVER).stdout.split() == []
-    assert list(staging.glob("*/*")) == []
+    assert list(staging.glob("*/*/ready.json")) == []
 
 
 TROUBLES = """
@@ -194,6 +204,9 @@ save(7)
 attempt("after locked")
 (record,) = (MAIN / ".dvc" / "tmp" / "ckpt-recover" / "runs").glob("*.json")
 tell(what="record", skipped=json.loads(record.read_text())["skipped"])
+status = [sys.executable, "-m", "dvc_ckpt_recover", "status", "--json"]
+found = json.loads(subprocess.run(status, cwd=MAIN, capture_output=True, check=True).stdout)
+tell(what="status", skipped=found["skipped"])
 """
 
 
@@ -204,7 +217,7 @@ def test_trouble_skips_one_checkpoint(tiny: Callable[..., Project], small_cache:
     done = project.dvc(
         "exp", "run", "--temp", "-n", "tried", env={"SMALL_CACHE": str(small_cache)}, check=True
     )
-    *tried, record = told(project)
+    *tried, record, status = told(project)
     good = ["first", "after missing", "after full", "after read-only", "after locked"]
     assert [attempt["what"] for attempt in tried if attempt["ok"]] == good
     reasons = {
@@ -216,6 +229,7 @@ def test_trouble_skips_one_checkpoint(tiny: Callable[..., Project], small_cache:
     }
     assert [attempt["what"] for attempt in tried if not attempt["ok"]] == list(reasons)
     assert len(record["skipped"]) == len(reasons)
+    assert status["skipped"] == {"tried": record["skipped"]}
     said = [line for line in done.stdout.splitlines() if "was skipped" in line]
     assert len(said) == len(reasons)
     for reason, line, counted in zip(reasons.values(), said, record["skipped"]):

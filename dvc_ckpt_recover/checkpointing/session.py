@@ -116,12 +116,14 @@ class RunSession:
         """Look at the stage whose command is about to run, and listen for its trainer."""
         self._view = view_pipeline(stage, running=True)
         self._native_file = native_signal_file(stage)
-        if self._view is None or has_native_checkpoints():
+        if self._view is None:
             return
         running_stage.remember(self.places, self.record.run_id, self._view, self._finished)
         wanted, wrong = settings.StageSettings.read(self._view.stage.meta)
         for line in wrong:
             write_line(f"dvc_ckpt_recover: stage {self._view.stage.address}: {line}")
+        if has_native_checkpoints():
+            return
         self._taker_for(stage).stage_starts(self._view, wanted)
         if self._server is None:
             self._server = CheckpointServer(self._taker_for(stage).request)

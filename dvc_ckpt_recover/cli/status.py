@@ -64,6 +64,18 @@ def _why_off() -> str:
     return ""
 
 
+def _skipped() -> dict[str, list[str]]:
+    """Return what checkpoints were skipped of the project's runs that are open: name -> why."""
+    from dvc_ckpt_recover.dvc_api.project import tmp_dir_here
+    from dvc_ckpt_recover.runs import Places, load_all
+
+    folder = tmp_dir_here()
+    records = load_all(Places(folder))[0] if folder else []
+    return {
+        record.name or record.run_id: list(record.skipped) for record in records if record.skipped
+    }
+
+
 def facts() -> dict[str, Any]:
     """Return the facts of this process; DVC's modules are imported for it."""
     versions = {
@@ -74,7 +86,13 @@ def facts() -> dict[str, Any]:
     }
     points = [] if settings.is_off() else _points()
     off = _why_off()
-    return {"versions": versions, "off": off, "points": points, "failures": failures.seen()}
+    return {
+        "versions": versions,
+        "off": off,
+        "points": points,
+        "failures": failures.seen(),
+        "skipped": _skipped() if points else {},
+    }
 
 
 def is_whole(found: dict[str, Any]) -> bool:
@@ -90,6 +108,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         reason = f" ({point['reason']})" if point["reason"] else ""
         lines.append(f"  {point['point']:<20} {point['state']:<20} {point['target']}{reason}")
     lines += ["", *(f"failed: {line}" for line in found["failures"])]
+    for name, reasons in found["skipped"].items():
+        lines.append(f"run {name}: {len(reasons)} checkpoint(s) skipped: {reasons[-1]}")
     return lines
 
 

@@ -44,6 +44,17 @@ def place_of(repo: Any) -> tuple[str, str]:  # noqa: ANN401
     )
 
 
+def tmp_dir_here() -> str | None:
+    """Return ``.dvc/tmp`` of the project that the current folder lies in, or None."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        return os.path.join(Repo.find_dvc_dir(), "tmp")
+    except DvcException:
+        return None
+
+
 def write_line(line: str) -> None:
     """Write a line to stderr the way DVC does, around its progress bars, if it is still open."""
     from dvc.ui import ui
