@@ -263,3 +263,23 @@ def test_many_orphans_some_of_them_damaged(project: Project) -> None:
         assert orphan.temp_dir.exists()
     assert "Traceback" not in said
     assert len(project.temp_dirs()) == len(damaged)
+
+
+@pytest.mark.skipif(DVC_VERSION < (3,), reason="the same code on all versions")
+def test_a_run_of_another_host_is_judged_by_its_sign_of_life(project: Project) -> None:
+    """Left alone by default; --force takes it once it was silent for two minutes, not before."""
+    killed(project)
+    (path,) = records(project)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["process"]["host"] = "elsewhere"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    lease = path.with_suffix(".lease")
+    assert recover(project)["runs"] == []
+    (refused,) = recover(project, "--force", code=1)["runs"]
+    assert "it was alive on the host elsewhere" in refused["error"]
+    os.utime(lease, (0, 0))
+    (refused,) = recover(project, "lost", code=1)["runs"]
+    assert "--force" in refused["error"]
+    assert len(project.temp_dirs()) == 1
+    recover(project, "lost", "--force")
+    check_partial(project)

@@ -212,4 +212,6 @@ def line_of(one: Recovered) -> str:
     count = ending.checkpoints
     plural = "checkpoint" if count == 1 else "checkpoints"
     taken = f" (the name '{ending.wanted}' was taken)" if ending.wanted else ""
-    return f"Recovered '{one.name}'{taken}: Partial, {count} {plural} ({ending.cause}); {freed}."
+    lost = f" Left out, of the trainer that died: {', '.join(ending.left_out)}."
+    told = f"Partial, {count} {plural} ({ending.cause}); {freed}."
+    return f"Recovered '{one.name}'{taken}: {told}{lost if ending.left_out else ''}"
