@@ -79,7 +79,9 @@ class Recovery:
         """Return all runs of the project, and what plain DVC left; nothing is written."""
         found = survey(self.places, self.store)
         known = {facts.record.temp_dir for facts in found if facts.record}
-        return found + find_leftovers(self.places, self.store, known)
+        left = find_leftovers(self.places, self.store, known)
+        told = {facts.run_id for facts in left if facts.record}  # a damaged record tells less
+        return [facts for facts in found if facts.run_id not in told] + left
 
     def recover(self, facts: RunFacts, *, force: bool = False) -> Recovered:
         """Recover one run. ``force`` takes a silent run of another host for dead."""
@@ -142,9 +144,9 @@ class Recovery:
             return facts.record if facts.leftover and os.path.isdir(facts.leftover) else None
         if now.state == RunState.FAILED:
             return None
-        if now.record is None:
+        if now.record is None and not facts.leftover:
             raise DamagedError(now.error)
-        return now.record
+        return now.record or facts.record
 
     def _take_over(self, record: RunRecord, cache: Cache, *, force: bool) -> RunRecord:
         """Complete a record that was rebuilt with what its temp dir still has."""
@@ -210,4 +212,6 @@ def line_of(one: Recovered) -> str:
     count = ending.checkpoints
     plural = "checkpoint" if count == 1 else "checkpoints"
     taken = f" (the name '{ending.wanted}' was taken)" if ending.wanted else ""
-    return f"Recovered '{one.name}'{taken}: Partial, {count} {plural} ({ending.cause}); {freed}."
+    lost = f" Left out, of the trainer that died: {', '.join(ending.left_out)}."
+    told = f"Partial, {count} {plural} ({ending.cause}); {freed}."
+    return f"Recovered '{one.name}'{taken}: {told}{lost if ending.left_out else ''}"

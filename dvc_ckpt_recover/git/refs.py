@@ -83,7 +83,7 @@ class Refs:
         return found
 
     def is_blocked(self, name: str) -> bool:
-        """Return whether a ref of that name cannot be, for others use it as a folder or above it."""
+        """Return whether a ref of that name cannot be: another one is above or beneath it."""
         parts = name.split("/")
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
         return any(ref in above or ref.startswith(f"{name}/") for ref in self._repo.references)

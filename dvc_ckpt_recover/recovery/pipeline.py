@@ -67,15 +67,9 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
         return _go_on(places, record, proven)
     try:
         bring_back(record.temp_dir)
-        if _is_finished(record):
-            if record.mode == Mode.WORKSPACE:  # DVC made its experiment here, nothing is removed
-                name = record.name or record.run_id
-                return Ending(name, Ended.SUCCESS, skipped=record.skipped)
-            if os.path.isdir(record.temp_dir):
-                return _end_success(places, record, evidence)
-            collected = _end_collected(places, record, evidence)
-            if collected is not None:
-                return collected
+        finished = _end_finished(places, record, evidence) if _is_finished(record) else None
+        if finished is not None:
+            return finished
         hold(record)
         evidence.finish()
         found = Salvaged() if record.unsaved else evidence.salvage()
@@ -126,6 +120,15 @@ def _is_finished(record: RunRecord) -> bool:
         return True
     info = executors.read_info(record.infofile)
     return not record.cause and info is not None and info.has_result
+
+
+def _end_finished(places: Places, record: RunRecord, evidence: Evidence) -> Ending | None:
+    """End a run that DVC went through; None when somebody removed what it had made."""
+    if record.mode == Mode.WORKSPACE:  # DVC made its experiment here, nothing is removed
+        return Ending(record.name or record.run_id, Ended.SUCCESS, skipped=record.skipped)
+    if os.path.isdir(record.temp_dir):
+        return _end_success(places, record, evidence)
+    return _end_collected(places, record, evidence)
 
 
 def _end_collected(places: Places, record: RunRecord, evidence: Evidence) -> Ending | None:
