@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover.activation.recovering import Recovery
 from dvc_ckpt_recover.dvc_api import resume
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.commands import write as say
@@ -19,6 +20,7 @@ from dvc_ckpt_recover.git import Refs, Store
 from dvc_ckpt_recover.resuming import Verifier, choose, find_partial
 from dvc_ckpt_recover.resuming.go_on import prepare
 from dvc_ckpt_recover.runs import Places
+from dvc_ckpt_recover.runs.survey import RunState
 
 if TYPE_CHECKING:
     import argparse
@@ -43,19 +45,34 @@ def _go_on(repo: Any, args: argparse.Namespace) -> dict[str, Any]:  # noqa: ANN4
     store = Store(os.path.realpath(repo.scm.root_dir))
     refs = Refs(store)
     places = Places(os.path.realpath(repo.tmp_dir))
-    queued = resume.queued_branches(repo)
-    partial = find_partial(places, refs, repo.scm.get_rev(), args.name, queued)
+    head = repo.scm.get_rev()
+    _recover_first(repo, head, args.name)
+    partial = find_partial(places, refs, head, args.name, resume.queued_branches(repo))
     cache = Cache(repo)
     verifier = Verifier(store, cache, lambda oid, name: mend(repo, cache, oid, name))
     choice = choose(store, partial, verifier, args.rev)
     task, start = prepare(repo, store, partial, choice, args.set_param)
     _announce(partial, choice)
+    for oid, hash_name in verifier.damaged:
+        cache.set_aside(oid, hash_name, places.damaged)
     if args.queue:
         resume.put_in_queue(repo, task, start)
         say(f"Queued experiment '{partial.name}' for future execution.")
     else:
         resume.run_in_temp_dir(repo, task, start)
     return _as_json(partial, choice, refs.get(partial.ref), queued=args.queue)
+
+
+def _recover_first(repo: Any, head: str, name: str | None) -> None:  # noqa: ANN401
+    """Publish what is asked for if its dvc died and nobody has recovered it yet."""
+    recovery = Recovery(repo)
+    for facts in recovery.runs():
+        record = facts.record
+        if facts.state != RunState.ORPHAN or record is None:
+            continue
+        if name in (record.name, facts.run_id) if name else record.baseline == head:
+            done = recovery.recover(facts)
+            say(f"Recovered '{done.name}'." if not done.error else f"'{done.name}': {done.error}.")
 
 
 def _announce(partial: Partial, choice: Choice) -> None:

@@ -215,6 +215,21 @@ class Cache:
             msg = f"the DVC object {oid} has other bytes than its name says ({found})"
             raise DamagedError(msg)
 
+    def set_aside(self, oid: str, hash_name: str, folder: str) -> None:
+        """Move an object with other bytes than its name says into ``folder``.
+
+        DVC takes whatever lies under a name for the object and would not store the right bytes.
+        What cannot be read stays, since nobody knows what it is. Raises OSError.
+        """
+        path = self.path(oid, hash_name)
+        try:
+            found = self._hash(path, hash_name)
+        except OSError:
+            return
+        if found != oid.partition(".")[0]:
+            os.makedirs(folder, exist_ok=True)
+            shutil.move(path, os.path.join(folder, oid))
+
     def members(self, oid: str, hash_name: str = "md5") -> dict[str, str]:
         """Return the files of a folder object: path in the folder -> hash. Raises DamagedError."""
         try:

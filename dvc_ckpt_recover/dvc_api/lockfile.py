@@ -77,6 +77,24 @@ def unfinished_number(entry: dict[str, Any]) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def working_dirs(pipeline: bytes | None) -> dict[str, str]:
+    """Return where stages work that do not work in their file's folder: name -> relative path.
+
+    Names are those before the ``@`` of a ``foreach`` or ``matrix``. Templates count as they stand.
+    """
+    try:
+        stages = parse(pipeline or b"", PIPELINE_NAME).get("stages") or {}
+    except DamagedError:
+        return {}
+    found = {}
+    for name, entry in stages.items():
+        if isinstance(entry, dict):
+            inner = entry.get("do") if isinstance(entry.get("do"), dict) else entry
+            if isinstance(inner.get("wdir"), str):
+                found[str(name)] = inner["wdir"]
+    return found
+
+
 def locked_outs(value: dict[str, Any]) -> list[LockedOut]:
     """Return the outputs of a lock file that are stored by their hash."""
     found = []

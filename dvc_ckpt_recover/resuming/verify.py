@@ -7,6 +7,7 @@ that is a DamagedError that names it.
 from __future__ import annotations
 
 import os
+import posixpath
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover.dvc_api import lockfile
@@ -31,6 +32,9 @@ class Verifier:
         store: The main repository.
         cache: The project's DVC cache.
         mend: Gets an object, by hash and name of the hash, from the remote; raises DamagedError.
+
+    Attributes:
+        damaged: Objects that are not whole, by hash and name of the hash.
     """
 
     def __init__(self, store: Store, cache: Cache, mend: Mend) -> None:
@@ -38,6 +42,7 @@ class Verifier:
         self._cache = cache
         self._mend = mend
         self._whole: set[tuple[str, str]] = set()
+        self.damaged: set[tuple[str, str]] = set()
 
     def check(self, sha: str, baseline: str, *, trust: bool) -> None:
         """Read all that the checkpoint ``sha`` names.
@@ -51,7 +56,7 @@ class Verifier:
             DamagedError: Something is missing, damaged or torn.
         """
         files = verify_tree(self._store, sha)
-        for out in _locked_outs(self._store, sha):
+        for out in _stored_outs(self._store, sha):
             self._check_out(out)
         before = _parent(self._store, sha) if not trust else baseline
         self._check_formats(sha, files, before, trust=trust)
@@ -61,8 +66,8 @@ class Verifier:
     ) -> None:
         """Open what is new since the commit ``before``, as far as the formats are known."""
         old = self._store.blobs(before) if before else {}
-        known = {out.oid for out in _locked_outs(self._store, before)} if before else set()
-        for out in _locked_outs(self._store, sha):
+        known = {out.oid for out in _stored_outs(self._store, before)} if before else set()
+        for out in _stored_outs(self._store, sha):
             if (out.unfinished or has_native_checkpoints()) and out.oid not in known:
                 _judge(out.path, self._members_of(out), trust=trust)
         for path, blob in files.items():
@@ -104,14 +109,25 @@ class Verifier:
         try:
             self._mend(oid, out.hash_name)
         except (DamagedError, OSError) as exc:
+            self.damaged.add((oid, out.hash_name))
             msg = f"{out.path} of stage {out.stage}: {damage}"
             raise DamagedError(msg) from exc
 
 
-def _locked_outs(store: Store, sha: str) -> list[LockedOut]:
+def _stored_outs(store: Store, sha: str) -> list[LockedOut]:
+    """Return the outputs in a commit's lock files whose bytes DVC stores, not Git."""
+    tracked = store.blobs(sha)
+    folders = {path[:end] for path in tracked for end, sign in enumerate(path) if sign == "/"}
     found = []
     for path, data in store.files_named(sha, lockfile.LOCK_NAME).items():
-        found += lockfile.locked_outs(lockfile.parse(data, path))
+        top = posixpath.dirname(path)
+        pipeline = store.file_at(sha, posixpath.join(top, lockfile.PIPELINE_NAME))
+        dirs = lockfile.working_dirs(pipeline)
+        for out in lockfile.locked_outs(lockfile.parse(data, path)):
+            place = posixpath.join(top, dirs.get(out.stage.partition("@")[0], ""), out.path)
+            place = posixpath.normpath(place)
+            if place not in tracked and place not in folders:
+                found.append(out)
     return found
 
 

@@ -61,6 +61,11 @@ class Places:
         return os.path.join(self.dvc_tmp, _FOLDER)
 
     @property
+    def damaged(self) -> str:
+        """Return the folder for objects of the DVC cache that have wrong bytes."""
+        return os.path.join(self.root, "damaged")
+
+    @property
     def exps(self) -> str:
         """Return DVC's folder of temp dirs."""
         return os.path.join(self.dvc_tmp, _EXPS)
