@@ -65,7 +65,8 @@ def test_a_collection_that_fails_loses_nothing(queue: Queue) -> None:
 
 def open_leases(pid: int) -> list[str]:
     """Return the leases that a process has open."""
-    links = (str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink())
+    handles = Path(f"/proc/{pid}/fd").iterdir()
+    links = (str(path.readlink()) for path in handles if path.is_symlink())
     return [link for link in links if ".lease" in link]
 
 

@@ -64,6 +64,7 @@ HANDLERS = {
     "gc": f"{_HERE}.collecting:gc",
     "used_objects": f"{_HERE}.collecting:used_objects",
     "exp_commands": f"{_HERE}.commands:add_parser",
+    "run_all": f"{_HERE}.following:run_all",
     "follow": f"{_HERE}.following:follow",
     "main": f"{_HERE}.saying:main",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover.activation.recovering import Recovery
 from dvc_ckpt_recover.dvc_api import queue
 from dvc_ckpt_recover.dvc_api.executors import read_info
 from dvc_ckpt_recover.git import Store, partial_of_task
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _followed: list[tuple[Task, bool]] = []
 """The tasks that this command followed to their end, and whether each finished."""
+
+_running_all: list[bool] = []
+"""Not empty while a command follows in order to run."""
 
 
 def follow(call: Call) -> Steps:
@@ -30,8 +34,33 @@ def follow(call: Call) -> Steps:
 
     outcome = yield instead
     if outcome.error is None:
+        _look_after(call["self"], places, task)
         info = read_info(task.infofile)
         _followed.append((task, info is not None and info.has_result))
+
+
+def run_all(call: Call) -> Steps:  # noqa: ARG001
+    """Around ``Experiments.reproduce_celery``: it follows in order to have the runs done."""
+    _running_all.append(True)
+    yield
+    _running_all.clear()
+
+
+def _look_after(queue_: Any, places: Places, task: Task) -> None:  # noqa: ANN401
+    """Do for a run whose worker died what that would have done, or say how; DVC waits for ever."""
+    records = [record for record in load_all(places)[0] if record.stash_rev == task.rev]
+    if any(record.ended for record in records) or not records:
+        return
+    if not _running_all:
+        lines = [f"What '{task.name}' kept has not been brought in.", "  dvc exp recover"]
+        messages.say(["", *lines])
+        return
+    recovery = Recovery(queue_.repo)
+    for facts in recovery.runs():
+        if facts.record is not None and facts.record.stash_rev == task.rev:
+            recovered = recovery.recover(facts)
+            if recovered.ending is not None:
+                messages.say(messages.of_ending(recovered.ending))
 
 
 def _is_over(places: Places, task: Task, ended: bool) -> bool:  # noqa: FBT001

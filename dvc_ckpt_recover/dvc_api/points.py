@@ -120,6 +120,7 @@ POINTS = (
     Point("gc", "dvc.repo.gc", "gc", ("self",)),
     Point("used_objects", "dvc.repo", "Repo.used_objs", ("self",)),
     Point("exp_commands", "dvc.commands.experiments", "add_parser"),
+    Point("run_all", "dvc.repo.experiments", "Experiments.reproduce_celery", ("self",)),
     Point("follow", f"{_QUEUE}.celery", "LocalCeleryQueue.follow", ("self", "entry", "encoding")),
     Point("main", "dvc.cli", "main", ("argv",)),
 )
