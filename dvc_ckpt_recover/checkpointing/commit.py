@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dvc_ckpt_recover.checkpointing.staged import StagedGoneError
+from dvc_ckpt_recover.checkpointing.staged import StagedGoneError, check_copy
 from dvc_ckpt_recover.dvc_api import lockfile
 from dvc_ckpt_recover.dvc_api.cache import md5_of
+from dvc_ckpt_recover.errors import DamagedError
 from dvc_ckpt_recover.git import LIVE, Refs, Store, commits_between, verify_history
 from dvc_ckpt_recover.git.history import last_number
 from dvc_ckpt_recover.git.store import BLOB, EXECUTABLE
+from dvc_ckpt_recover.git.verify import new_in_tree
 from dvc_ckpt_recover.model import CheckpointNote
 
 if TYPE_CHECKING:
@@ -69,6 +71,14 @@ class Committer:
             DamagedError: What was written does not read back.
             UnsafeError: The live ref could not be moved.
         """
+        try:
+            return self._commit(staged, again=again)
+        except DamagedError:
+            if not Store(self._record.main_root).drop_empty():
+                raise
+            return self._commit(staged, again=True)
+
+    def _commit(self, staged: Staged, *, again: bool) -> str:
         store = Store(self._record.main_root)
         refs = Refs(store)
         tip = refs.get(self._live)
@@ -78,6 +88,8 @@ class Committer:
         if tip and same == store.tree_sha(tip):
             sha = tip
         else:
+            if tip and same:  # nothing names it, but an empty object would disturb Git
+                store.sync(new_in_tree(store, same, store.tree_sha(tip)))
             tree = self._tree(store, staged, entries, put, number, tip)
             note = CheckpointNote(number, staged.stage, staged.state, staged.torn)
             message = note.message(self._record.name)
@@ -137,7 +149,10 @@ class Committer:
                 blobs = {}
                 for file in out.files:
                     path = f"{out.repo_path}/{file.name}" if file.name else out.repo_path
-                    sha = file.oid or store.blob_of(os.path.join(staged.folder, file.aside))
+                    aside = os.path.join(staged.folder, file.aside)
+                    if not file.oid:
+                        check_copy(aside, file.size)
+                    sha = file.oid or store.blob_of(aside)
                     put[path] = (sha, EXECUTABLE if file.executable else BLOB)
                     blobs[file.name] = sha
                 entries[out.repo_path] = {"files": blobs}
@@ -167,8 +182,7 @@ class Committer:
                 raise StagedGoneError(msg)
             return file.oid
         aside = os.path.join(folder, file.aside)
-        if not os.path.exists(aside):
-            raise StagedGoneError(f"the copy {aside} is gone")
+        check_copy(aside, file.size)
         oid = md5_of(aside)
         if not self._cache.has(oid):
             self._new.add(oid)

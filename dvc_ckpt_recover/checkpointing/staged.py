@@ -22,6 +22,16 @@ class StagedGoneError(DamagedError):
     """What was copied aside is not all there any more, so it can never be stored."""
 
 
+def check_copy(path: str, size: int) -> None:
+    """Raise StagedGoneError unless the copy ``path`` has ``size`` bytes: copies are not synced."""
+    try:
+        found = os.stat(path).st_size
+    except FileNotFoundError as exc:
+        raise StagedGoneError(f"the copy {path} is gone") from exc
+    if found != size:
+        raise StagedGoneError(f"the copy {path} has {found} of {size} bytes, as after a power cut")
+
+
 @dataclass(frozen=True)
 class StagedFile:
     """One file of an output.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _MODE = 0o444
+_DEPTH = 4
+"""Folders above an object store that DVC may have made with it: ``.dvc/cache/files/md5``."""
 
 
 def md5_of(path: str) -> str:
@@ -72,6 +74,7 @@ class Cache:
         legacy = getattr(manager, "_odb", {}).get("legacy")
         self._shared = bool((repo.config.get("cache") or {}).get("shared"))
         self._odbs = {"md5": local, "md5-dos2unix": legacy or local}
+        self._led_to: set[str] = set()
 
     @property
     def root(self) -> str:
@@ -249,10 +252,21 @@ class Cache:
     def sync(self, oids: Iterable[str], hash_name: str = "md5") -> None:
         """Bring objects and the folders that hold their names to the disk. Raises OSError."""
         paths = [self.path(oid, hash_name) for oid in oids]
-        folders = {str(self._odbs[hash_name].path), *map(os.path.dirname, paths)}
         sync_files(paths)
-        for folder in folders:
+        for folder in {*map(os.path.dirname, paths), *self._above(hash_name)}:
             sync_dir(folder)
+
+    def _above(self, hash_name: str) -> list[str]:
+        """Return the folders whose names lead to the objects: this run may have made them."""
+        folders = [os.path.abspath(str(self._odbs[hash_name].path))]
+        if hash_name not in self._led_to:
+            self._led_to.add(hash_name)
+            for _ in range(_DEPTH):
+                above = os.path.dirname(folders[-1])
+                if not os.access(above, os.R_OK | os.W_OK):  # then nobody made anything there
+                    break
+                folders.append(above)
+        return folders
 
 
 def hash_infos(names: Iterable[tuple[str, str]]) -> set[Any]:

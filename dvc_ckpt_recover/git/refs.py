@@ -162,8 +162,9 @@ class Refs:
         try:
             pygit2.Oid(hex=sha)
             patiently(swap, self.store.common_dir)
-        except UnsafeError:
-            raise
+        except UnsafeError as exc:
+            msg = f"the ref {name} could not be moved to {sha[:7]} ({exc.happened})"
+            raise UnsafeError(msg, todo=exc.todo) from exc
         except (pygit2.GitError, RecoverError, ValueError, OSError) as exc:
             msg = f"the ref {name} could not be moved to {sha[:7]} ({exc})"
             raise UnsafeError(msg) from exc
@@ -184,8 +185,9 @@ class Refs:
 
         try:
             patiently(remove, self.store.common_dir)
-        except UnsafeError:
-            raise
+        except UnsafeError as exc:
+            msg = f"the ref {name} could not be removed ({exc.happened})"
+            raise UnsafeError(msg, todo=exc.todo) from exc
         except OSError as exc:
             msg = f"the ref {name} could not be removed ({exc})"
             raise UnsafeError(msg) from exc

@@ -111,6 +111,28 @@ class Store:
         os.chmod(path, 0o444)
         return sha
 
+    def drop_empty(self) -> list[str]:
+        """Remove the loose object files without a byte that a power cut leaves.
+
+        They hold nothing, and Git takes each for the object and does not write it again.
+
+        Returns:
+            The objects' names.
+        """
+        top = os.path.join(self.common_dir, "objects")
+        found = []
+        for folder in os.listdir(top):
+            if len(folder) != 2:  # noqa: PLR2004 - "pack", "info"
+                continue
+            with os.scandir(os.path.join(top, folder)) as entries:
+                empty = [each.path for each in entries if each.stat().st_size == 0]
+            for path in empty:
+                os.unlink(path)
+                found.append(folder + os.path.basename(path))
+        if found:
+            self.repo = pygit2.Repository(self.root)
+        return found
+
     def blob(self, data: bytes) -> str:
         """Store a file's bytes and return the object's name."""
         with self._writing("a file"):

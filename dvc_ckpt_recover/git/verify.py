@@ -51,6 +51,11 @@ def _tree_objects(store: Store, sha: str, known: str | None) -> Iterator[str]:
             yield str(entry.id)
 
 
+def new_in_tree(store: Store, tree: str, known: str) -> list[str]:
+    """Return the objects of a tree that the tree ``known`` does not have. Raises DamagedError."""
+    return list(_tree_objects(store, tree, known))
+
+
 def verify_history(store: Store, tip: str, stop: str | None) -> list[str]:
     """Read and hash every new object from ``tip`` to ``stop``.
 

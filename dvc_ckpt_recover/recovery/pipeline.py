@@ -62,6 +62,7 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     Returns:
         How the run ended; ``is_safe`` says whether the temp dir may go.
     """
+    _drop_empty_objects(record)
     proven = read_receipt(places, record)
     if proven is not None:
         return _go_on(places, record, proven)
@@ -80,6 +81,17 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
         return keep(record, repr(exc))
+
+
+def _drop_empty_objects(record: RunRecord) -> None:
+    try:
+        dropped = Store(record.main_root).drop_empty()
+    except (RecoverError, OSError) as exc:
+        failures.note("looking for Git objects that a power cut left empty", exc)
+        return
+    if dropped:
+        error = DamagedError(f"{len(dropped)} in {record.main_root} were removed")
+        failures.note("Git objects that a power cut left empty", error)
 
 
 def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:

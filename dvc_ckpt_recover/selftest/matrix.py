@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -20,15 +21,20 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.selftest.children import Outcome
     from dvc_ckpt_recover.selftest.scene import Scene
 
+_NEW = "open openat link rename mkdir"
+_BYTES = "write pwrite64 fsync ftruncate fallocate copy_file_range"
+_GONE = "unlink unlinkat rmdir"
+_MODES = "chmod fchmod fchmodat utimensat"
 CHANGING = frozenset(
-    ["open", "openat", "creat", "write", "pwrite64", "writev", "sendfile", "copy_file_range", "fsync", "fdatasync", "syncfs", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "chmod", "fchmod", "fchmodat", "utimensat", "ftruncate", "fallocate", "close", "flock", "ioctl"]
+    f"""{_NEW} {_BYTES} {_GONE} {_MODES} creat writev sendfile fdatasync syncfs renameat renameat2
+    linkat symlink symlinkat mkdirat close flock ioctl""".split()
 )
 """Calls that change something, or stand between two that do."""
 FAULTS = {
-    "ENOSPC": "open openat write pwrite64 fsync link rename mkdir ftruncate fallocate copy_file_range",
-    "EDQUOT": "open openat write pwrite64 fsync link rename mkdir ftruncate fallocate copy_file_range",
-    "EIO": "open openat read pread64 write pwrite64 fsync close link rename unlink unlinkat rmdir mkdir getdents64",
-    "EROFS": "open openat link rename unlink unlinkat rmdir mkdir chmod fchmod utimensat",
+    "ENOSPC": f"{_NEW} {_BYTES}",
+    "EDQUOT": f"{_NEW} {_BYTES}",
+    "EIO": f"{_NEW} {_BYTES} {_GONE} read pread64 close getdents64",
+    "EROFS": f"{_NEW} {_GONE} {_MODES}",
 }
 """Error -> the calls that fail with it."""
 _CALL = re.compile(r"^(?:\d+ +)?(\w+)\(")
@@ -99,9 +105,10 @@ class Bench:
         far: str = "",
         packed: bool = False,
         guards: Iterable[str] = (),
+        aside: str = "",
     ) -> None:
-        self.kept = os.path.join(top, "kept")
-        self.log = os.path.join(top, "strace.log")
+        self.kept = os.path.join(aside or top, "kept")
+        self.log = os.path.join(aside or top, "strace.log")
         self.guards = tuple(guards)
         near = os.path.join(top, "scene")
         for folder in (near, far, self.kept):
@@ -112,6 +119,8 @@ class Bench:
         scenes.keep(self.scene, self.kept)
         self.action = "train" if kind == scenes.LIVE_RUN else "recover"
         self.oracle = Oracle(self.scene)
+        gc.collect()
+        gc.freeze()
         children.run(self.scene, self.action)
         children.run(self.scene, "recover")
         self.result = self.oracle.fingerprint()

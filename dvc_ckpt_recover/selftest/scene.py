@@ -20,7 +20,7 @@ from dvc_ckpt_recover.runs import Lease, Mode, Places, RunRecord, load_record, r
 
 NAME = "proof"
 DEAD, SUCCESS, LIVE_RUN = "dead", "success", "live"
-"""A run whose trainer died; one that finished and that DVC lost; one that still makes checkpoints."""
+"""A run whose trainer died; one that finished and DVC lost; one that still makes checkpoints."""
 FINAL = 99
 """The step that a finished run ends with."""
 _DVC_YAML = (
@@ -67,7 +67,7 @@ def light_repo(scene: Scene) -> Any:  # noqa: ANN401
     """Return as much of DVC's ``Repo`` as a recovery needs."""
     cache = _Named(local=_Objects(scene.cache_root))
     scm = _Named(root_dir=scene.repo)
-    return _Named(tmp_dir=scene.dvc_tmp, scm=scm, cache=cache, root_dir=scene.repo)
+    return _Named(tmp_dir=scene.dvc_tmp, scm=scm, cache=cache, root_dir=scene.repo, config={})
 
 
 @dataclass(frozen=True)

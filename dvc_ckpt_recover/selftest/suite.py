@@ -6,10 +6,11 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
-from dvc_ckpt_recover.selftest import matrix
+from dvc_ckpt_recover.selftest import matrix, powercut
 from dvc_ckpt_recover.selftest import scene as scenes
 from dvc_ckpt_recover.selftest.matrix import FAULTS, Bench, Tally
 
@@ -75,6 +76,9 @@ def _rows(plan: Plan, near: str, disk: str) -> Iterator[Tally]:
         yield from (_timed(row) for row in _kills(plan, near, far, why))
     if "fault" in plan.parts:
         yield from (_timed(row) for row in _faults(plan, near, why))
+    if "power" in plan.parts:
+        why = why or powercut.why_not(disk)
+        yield from (_timed(row) for row in _cuts(plan, near, disk, why))
 
 
 def _why_no_strace() -> str:
@@ -126,3 +130,22 @@ def _faults(plan: Plan, near: str, why: str) -> Iterator[Row]:
                 matrix.fail_all(bench, error, tally, share=plan.share(main=False), seed=plan.seed)
 
             yield tally, action
+
+
+def _cuts(plan: Plan, near: str, home: str, why: str) -> Iterator[Row]:
+    rows = [(kind, disks) for disks in (1, 2) for kind in KINDS]
+    for kind, disks in rows:
+        words = ", two disks" if disks > 1 else ""
+        tally = Tally(f"power cut: {_WHAT[kind]}{words}", skipped=why)
+
+        def action(tally: Tally, kind: str = kind, disks: int = disks) -> None:
+            with ExitStack() as stack:
+                made = [
+                    stack.enter_context(powercut.disk(os.path.join(home, f"disk{number}")))
+                    for number in range(disks)
+                ]
+                bench = powercut.CutBench(made, near, kind)
+                count = -(-plan.cuts // len(rows))
+                powercut.cut_some(bench, tally, count, plan.seed)
+
+        yield tally, action
