@@ -112,7 +112,15 @@ def queue_active_rows(call: Call) -> Steps:
     """Around what makes rows of a queue's running entries: only of those that do run."""
     entries, queue = _entries(call), call["self"]
     table = _table(queue.repo)
-    yield lambda *_, **__: entries.collect(lambda item: table.is_running(queue, entry_of(item)))
+
+    def is_running(item: Any) -> bool:  # noqa: ANN401
+        entry = entry_of(item)
+        running = table.is_running(queue, entry)
+        if not running:
+            table.look_into(entry.stash_rev, lambda: entries.one(item))
+        return running
+
+    yield lambda *_, **__: entries.collect(is_running)
 
 
 def queue_status(call: Call) -> Steps:

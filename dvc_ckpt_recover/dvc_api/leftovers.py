@@ -6,7 +6,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+import pygit2
+
+from dvc_ckpt_recover.durable import read_json
 from dvc_ckpt_recover.dvc_api.executors import RUNNING, read_info
+from dvc_ckpt_recover.errors import RecoverError
+from dvc_ckpt_recover.git import Store
 from dvc_ckpt_recover.runs import leftovers
 
 CAUSE = "dvc was killed"
@@ -20,6 +25,7 @@ class Leftover:
         stash_rev: Commit with its code and params.
         baseline: Commit that its experiment belongs to.
         name: Its name.
+        root: Its temp dir, or None when that is gone.
         revs: DVC's rows of the commits in its temp dir, newest first.
         local: What ``--json`` says of its process.
     """
@@ -27,6 +33,7 @@ class Leftover:
     stash_rev: str
     baseline: str
     name: str | None
+    root: str | None = None
     revs: list[Any] = field(default_factory=list)
     local: Any = None
 
@@ -42,12 +49,21 @@ def judge(queue: Any, entry: Any) -> Leftover | None:  # noqa: ANN401
         return None
     if in_queue and process is None and leftovers.is_running("queue-worker"):
         return None  # about to be set up
-    return Leftover(entry.stash_rev, entry.baseline_rev, entry.name)
+    return Leftover(entry.stash_rev, entry.baseline_rev, entry.name, root)
+
+
+def has_commits(leftover: Leftover) -> bool:
+    """Return whether DVC 2 made checkpoints in the temp dir of a leftover."""
+    if leftover.root is None:
+        return False
+    try:
+        head = Store(leftover.root).repo.head.target
+    except (RecoverError, pygit2.GitError, OSError):
+        return False
+    return str(head) != leftover.baseline
 
 
 def _root(queue: Any, stash_rev: str) -> str | None:  # noqa: ANN401
-    from dvc_ckpt_recover.durable import read_json
-
     try:
         value = read_json(queue.get_infofile_path(stash_rev)).get("root_dir")
     except Exception:  # noqa: BLE001

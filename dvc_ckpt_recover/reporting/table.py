@@ -14,7 +14,7 @@ from dvc_ckpt_recover.reporting.standing import ALONE, Standing
 from dvc_ckpt_recover.runs.survey import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from dvc_ckpt_recover.dvc_api.leftovers import Leftover
     from dvc_ckpt_recover.reporting.facts import Facts, Run
@@ -43,6 +43,22 @@ class Table(Standing):
         for run in self.facts.runs.values():
             if run.state == RunState.ALONE and run.baseline in baselines:
                 contained(f"the run {run.name}", self._add_alone, found, run)
+
+    def look_into(self, stash_rev: str, collect: Callable[[], Any]) -> None:
+        """Take the checkpoints of a run of plain DVC 2 from its temp dir.
+
+        Args:
+            stash_rev: The run.
+            collect: Makes DVC's rows of it, as if it were running.
+        """
+        leftover = self.leftovers.get(stash_rev)
+        if leftover is None or not leftovers.has_commits(leftover):
+            return
+        found = contained(f"the checkpoints of {leftover.name}", collect, otherwise={})
+        for ranges in found.values():
+            for exp_range in ranges:
+                leftover.revs = exp_range.revs[1:]
+                leftover.local = exp_range.executor.local
 
     def _add_alone(self, found: Any, run: Run) -> None:  # noqa: ANN401
         if run.stash_rev in self.running or self.facts.is_published(run):
