@@ -32,14 +32,14 @@ class Experiment:
         ref: Its ref.
         tip: What the ref points to.
         note: The closing note of its tip, or None when it is finished.
-        closings: Commits of its history that only say that a run ended, not rows of their own.
+        history: Its commits, from the tip back to its baseline.
         tasks: Queue tasks that ended in it without finishing.
     """
 
     ref: str
     tip: str
     note: ClosingNote | None
-    closings: frozenset[str]
+    history: frozenset[str]
     tasks: frozenset[str]
 
     @property
@@ -175,13 +175,10 @@ class Facts:
         return found
 
     def _read_experiment(self, ref: str, tip: str) -> Experiment:
-        notes = {}
-        for sha in commits_between(self.store, tip, baseline_of(ref)):
-            note = self.closing(sha)
-            if note is not None:
-                notes[sha] = note
-        tasks = frozenset(note.task for note in notes.values() if note.task)
-        return Experiment(ref, tip, notes.get(tip), frozenset(notes), tasks)
+        history = frozenset(commits_between(self.store, tip, baseline_of(ref)))
+        notes = (self.closing(sha) for sha in history)
+        tasks = frozenset(note.task for note in notes if note and note.task)
+        return Experiment(ref, tip, self.closing(tip), history, tasks)
 
     def _read_run(self, facts: RunFacts) -> Run | None:
         record = facts.record
@@ -237,8 +234,7 @@ class Facts:
 
     def is_published(self, run: Run) -> bool:
         """Return whether an experiment has all of a run's checkpoints."""
-        near = [exp for exp in self.experiments.values() if exp.baseline == run.baseline]
-        return bool(run.live) and any(self.store.is_ancestor(str(run.live), e.tip) for e in near)
+        return any(run.live in exp.history for exp in self.experiments.values())
 
 
 def contained(

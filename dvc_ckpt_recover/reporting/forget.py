@@ -68,9 +68,9 @@ def forget(facts: Facts, runs: Iterable[Run]) -> list[str]:
 
 def held_by(facts: Facts, removed: Iterable[Experiment]) -> list[Run]:
     """Return the dead runs whose checkpoints all were part of experiments that were removed."""
-    tips = [exp.tip for exp in removed]
+    gone = list(removed)
     return [
         run
         for run in facts.runs.values()
-        if run.is_dead and run.live and any(facts.store.is_ancestor(run.live, tip) for tip in tips)
+        if run.is_dead and any(run.live in exp.history for exp in gone)
     ]
