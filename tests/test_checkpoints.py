@@ -108,7 +108,7 @@ def test_repro_makes_no_checkpoint(tiny: Callable[..., Project]) -> None:
     assert "dvc_ckpt_recover" not in done.stdout
 
 
-KILLS = (("link", 1), ("rename", 1), ("fsync", 2), ("fsync", 9), ("unlink", 1))
+KILLS = (("link", 1), ("rename", 1), ("fsync", 2), ("fsync", 9), ("fsync", 14))
 BOTH_DIE = """
 from dvc_ckpt_recover import make_checkpoint
 save(1)
@@ -400,12 +400,17 @@ def test_an_unchanged_file_is_not_copied_again(tmp_path: Path) -> None:
 
 
 KEEP = """
+import subprocess
 from dvc_ckpt_recover import make_checkpoint
 MAIN = Path(os.environ["DVC_ROOT"])
 most = 0
 for step in range(1, 9):
     save(step)
     make_checkpoint(wait=True)
+    if step == 3:
+        (ref,) = (MAIN / ".git/refs/ckpt-recover/live").iterdir()
+        like = ["git", "branch", "-f", "liked", ref.read_text().strip()]
+        subprocess.run(like, cwd=MAIN, check=True)
     cache = [path for path in (MAIN / ".dvc/cache/files/md5").rglob("*") if path.is_file()]
     most = max(most, len(cache))
 tell(most=most)
@@ -415,14 +420,15 @@ if os.environ.get("DIE"):
 
 
 def test_keep_bounds_the_cache(tiny: Callable[..., Project]) -> None:
-    """Only the newest two checkpoints are left, with their data; others' is not touched."""
+    """Only the newest two checkpoints are left, with their data, and what a branch names."""
     project = tiny(KEEP, meta="{checkpoint: {keep: 2}}")
     project.dvc("exp", "run", "--temp", "-n", "some", env={"DIE": "1"})
     tip = project.exps()["some"]
     assert steps(project, tip) == [7, 8]
     stored = (project.path / ".dvc" / "cache" / "files" / "md5").rglob("*")
-    assert sorted(path.read_text() for path in stored if path.is_file()) == ["7", "8"]
-    assert told(project)[0]["most"] <= 4  # two kept, two that a snapshot may still refer to
+    assert sorted(path.read_text() for path in stored if path.is_file()) == ["3", "7", "8"]
+    # the branch's, two kept, two that a snapshot may still refer to
+    assert told(project)[0]["most"] <= 5
     project.dvc("exp", "run", "--temp", "-n", "whole", check=True)
     assert cached(project, project.exps()["whole"]).read_text() == "8"
     project.dvc("exp", "apply", "some", check=True)
