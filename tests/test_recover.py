@@ -240,7 +240,9 @@ def test_many_orphans_some_of_them_damaged(project: Project) -> None:
     running.wait()
     first = Orphan(project, records(project)[0])
     damaged = {damage: first.copy(number) for number, damage in enumerate(DAMAGES)}
-    whole = {first.name, *(first.copy(number).name for number in range(50, 56))}
+    copies = [first.copy(number) for number in range(50, 56)]
+    copies[0].path.write_text("{", encoding="utf-8")  # its refs tell enough
+    whole = {orphan.name for orphan in (first, *copies)}
     for damage, orphan in damaged.items():
         damage(orphan)
 
