@@ -49,6 +49,7 @@ def recover_orphans(repo: Any, until: float) -> None:  # noqa: ANN401
             write_line(line_of(done))
         elif not facts.leftover:  # one that plain DVC left is told of by `dvc exp recover` alone
             write_line(f"'{done.name}' was not recovered: {done.error}; see: dvc exp recover")
+    recovery.tidy()
 
 
 def _is_needed(repo: Any) -> bool:  # noqa: ANN401

@@ -9,6 +9,7 @@ Failure rule: what goes wrong with one run is its outcome's reason; the others a
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.activation.telling import tell_later
 from dvc_ckpt_recover.checkpointing import finish_staged, salvage
+from dvc_ckpt_recover.durable import remove_file
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.queue import close_task
@@ -24,11 +26,12 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
-from dvc_ckpt_recover.recovery.removal import SUFFIX, remove_aside, set_aside, tombstone_of
+from dvc_ckpt_recover.recovery.removal import remove_aside, set_aside, tombstone_of
 from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
 from dvc_ckpt_recover.runs.heartbeat import SILENT
 from dvc_ckpt_recover.runs.size import disk_usage, humanize
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState, look_again, survey
+from dvc_ckpt_recover.runs.temp_dirs import TOMBSTONE
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.recovery import Ending
@@ -179,9 +182,21 @@ class Recovery:
         except Exception as exc:  # noqa: BLE001 - celery's and kombu's many
             failures.note(f"telling the queue that {record.name} has ended", exc)
 
+    def tidy(self) -> None:
+        """Remove what is left of runs whose end was killed after their record had gone."""
+        refs = Refs(self.store)
+        for run_id in self.places.strays():
+            if refs.get(LIVE + run_id) is None and refs.get(RUNS + run_id) is None:
+                lease = Lease(self.places, run_id)
+                if lease.claim():
+                    shutil.rmtree(self.places.staging(run_id), ignore_errors=True)
+                    remove_file(self.places.receipt(run_id))
+                    lease.remove()
+        self.places.drop_empty()
+
     def _remove_empty(self, path: str) -> Recovered:
         size = disk_usage(path)
-        temp_dir = path.removesuffix(SUFFIX)
+        temp_dir = path.removesuffix(TOMBSTONE)
         set_aside(temp_dir, self.places)
         remove_aside(temp_dir, self.places)
         return Recovered(os.path.basename(path), freed=size, removed=True)

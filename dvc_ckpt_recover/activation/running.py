@@ -60,8 +60,9 @@ def begin(places: Places, setup: executors.Setup, run_id: str, mode: str) -> Run
         mode=mode,
         process=ProcessId.own(),
     )
+    places.make()
+    session = start_session(places, record)  # the lease first: a record without one is an orphan
     record.save(places)
-    session = start_session(places, record)
     if refs.get(RUNS + record.run_id) is None:
         refs.move(RUNS + record.run_id, setup.stash_rev, None)
     return session

@@ -47,7 +47,7 @@ def open_session(temp_dir: str) -> RunSession | None:
 
 
 def start_session(places: Places, record: RunRecord) -> RunSession:
-    """Return the session of a run whose record was just written; DVC may try a set-up again."""
+    """Return the session of a run that begins; DVC may try a set-up again."""
     temp_dir = os.path.abspath(record.temp_dir)
     if temp_dir not in _sessions:
         _sessions[temp_dir] = RunSession(places, record)

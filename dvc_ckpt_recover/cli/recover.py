@@ -56,6 +56,7 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
         recovery.recover(facts, force=args.force)
         for facts in with_progress(chosen, "Recovering")
     ]
+    recovery.tidy()
     return _report(done, as_json=args.json)
 
 

@@ -70,6 +70,8 @@ def adopt(places: Places, record: RunRecord, cache: Cache) -> RunRecord:
 
 def _copy_stash(source: Store, store: Store, record: RunRecord) -> None:
     """Copy the stash commit with all its parents: the index and untracked files are commits too."""
+    if store.has(record.stash_rev):  # the rule: DVC made it here
+        return
     for parent in list(source.commit(record.stash_rev).parent_ids)[1:]:
         store.sync(copy_history(source, store, str(parent), record.parent))
     store.sync(copy_history(source, store, record.stash_rev, record.parent))

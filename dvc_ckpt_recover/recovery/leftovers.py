@@ -14,11 +14,10 @@ from dvc_ckpt_recover.durable import read_json
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.errors import DamagedError, NotFoundError
 from dvc_ckpt_recover.git import Refs, Store
-from dvc_ckpt_recover.recovery.removal import SUFFIX
 from dvc_ckpt_recover.runs.process import runner_in, started_before, user_of
 from dvc_ckpt_recover.runs.rebuild import make_record, told_by_stash
 from dvc_ckpt_recover.runs.survey import RunFacts, RunState
-from dvc_ckpt_recover.runs.temp_dirs import temp_dirs
+from dvc_ckpt_recover.runs.temp_dirs import TOMBSTONE, temp_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,11 +68,11 @@ def find_leftovers(places: Places, store: Store, known: set[str]) -> list[RunFac
         store: The main repository.
         known: Temp dirs of runs that have a record or refs.
     """
-    paths = [path for path in temp_dirs(places) if path.removesuffix(SUFFIX) not in known]
+    paths = [path for path in temp_dirs(places) if path.removesuffix(TOMBSTONE) not in known]
     if not paths:
         return []
     infos = Infos.read(places)
-    return [look_at(places, store, path, infos.of(path.removesuffix(SUFFIX))) for path in paths]
+    return [look_at(places, store, path, infos.of(path.removesuffix(TOMBSTONE))) for path in paths]
 
 
 def look_at(places: Places, store: Store, path: str, infofile: str | None) -> RunFacts:
@@ -144,7 +143,7 @@ def _record(places: Places, store: Store, path: str, infofile: str | None) -> Ru
     if stash_rev is None or told is None:
         msg = f"{path} does not tell which experiment it belongs to"
         raise DamagedError(msg, todo="look into it, and remove it by hand")
-    temp_dir = path.removesuffix(SUFFIX)
+    temp_dir = path.removesuffix(TOMBSTONE)
     started = os.stat(os.path.join(path, ".git", "description")).st_mtime
     record = make_record(
         places, store.root, temp_dir, stash_rev=stash_rev, told=told, started=started

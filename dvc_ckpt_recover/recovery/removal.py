@@ -14,13 +14,12 @@ from dvc_ckpt_recover.errors import UnsafeError
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.runs import Places
-
-SUFFIX = ".removing"
+from dvc_ckpt_recover.runs.temp_dirs import TOMBSTONE
 
 
 def tombstone_of(temp_dir: str) -> str:
     """Return the name that a temp dir gets before it is removed."""
-    return temp_dir + SUFFIX
+    return temp_dir + TOMBSTONE
 
 
 def _check(temp_dir: str, places: Places) -> None:

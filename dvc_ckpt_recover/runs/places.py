@@ -97,6 +97,15 @@ class Places:
             return []
         return sorted(name[: -len(".json")] for name in names if name.endswith(".json"))
 
+    def strays(self) -> list[str]:
+        """Return the ids of runs that have a lease, a receipt or staged files but no record."""
+        found = set()
+        for kind, suffix in (("runs", ".lease"), ("receipts", ".json"), ("staging", "")):
+            with contextlib.suppress(OSError):
+                names = os.listdir(os.path.join(self.root, kind))
+                found |= {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+        return sorted(found.difference(self.runs()))
+
     def make(self) -> None:
         """Make the folders, for this user alone."""
         for kind in ("", "runs", "receipts", "staging"):

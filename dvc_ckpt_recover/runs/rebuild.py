@@ -15,6 +15,7 @@ from dvc_ckpt_recover.model import CheckpointNote, ClosingNote
 from dvc_ckpt_recover.model.trailers import experiment_in
 from dvc_ckpt_recover.runs.places import run_id_of
 from dvc_ckpt_recover.runs.record import Mode, RunRecord
+from dvc_ckpt_recover.runs.temp_dirs import TOMBSTONE
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.git import Store
@@ -32,7 +33,7 @@ def find_temp_dir(places: Places, run_id: str) -> str:
     name = run_id.split("-", 1)[0]
     for folder in (os.path.join(places.exps, "standalone"), places.exps):
         path = os.path.join(folder, name)
-        if os.path.isdir(path) or os.path.isdir(f"{path}.removing"):
+        if os.path.isdir(path) or os.path.isdir(path + TOMBSTONE):
             return path
     return os.path.join(places.exps, "standalone", name)
 

@@ -14,7 +14,8 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs
 from dvc_ckpt_recover.runs.lease import Lease
 from dvc_ckpt_recover.runs.process import holds_open
 from dvc_ckpt_recover.runs.rebuild import rebuild_record
-from dvc_ckpt_recover.runs.record import Ended, RunRecord, load_record
+from dvc_ckpt_recover.runs.record import Ended, Mode, RunRecord, load_record
+from dvc_ckpt_recover.runs.temp_dirs import TOMBSTONE
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.git import Store
@@ -113,8 +114,15 @@ def _facts(
     return RunFacts(run_id, state, rebuilt, live, stash_rev, error, is_rebuilt=True)
 
 
+def _has_files(record: RunRecord) -> bool:
+    """Return whether the removal of a temp dir was not begun, or killed half-way."""
+    if record.mode == Mode.WORKSPACE:
+        return False
+    return any(os.path.isdir(record.temp_dir + suffix) for suffix in ("", TOMBSTONE))
+
+
 def _state(places: Places, record: RunRecord) -> str:
-    if record.ended == Ended.FAILED:
+    if record.ended == Ended.FAILED and not _has_files(record):
         return RunState.FAILED
     if record.process is not None and not record.process.is_here():
         return RunState.ELSEWHERE

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from dvc_ckpt_recover.runs.places import Places
 
+TOMBSTONE = ".removing"
+"""Ends the name of a temp dir that was set aside to be removed."""
 _LOCK = "dvc.lock"
 
 
