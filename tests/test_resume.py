@@ -278,10 +278,12 @@ def test_a_later_stage_goes_on_without_the_finished_ones(killed: Project) -> Non
     """The evaluation died: the model is there, with metrics that only Git has."""
     epochs = killed.epochs()
     killed.killed("late", "-S", "train.epochs=2", stage="evaluate")
-    for path in (killed.path / ".dvc" / "cache").rglob(md5_of(killed, "late", "metrics.json")[2:]):
+    stored = md5_of(killed, "late", "metrics.json")[2:]
+    for path in (killed.path / ".dvc" / "cache").rglob(stored):
         path.unlink()
     done = killed.dvc("exp", "resume", "late", check=True)
-    assert "Running stage 'train'" not in done.stdout
+    if not NATIVE:  # DVC 2 runs a stage with checkpoints always, which has nothing left to train
+        assert "Running stage 'train'" not in done.stdout
     assert killed.epochs() == [*epochs, 1, 2]
     assert json.loads(killed.read(killed.exps()["late"], "eval.json"))["test_epoch"] == 2
 

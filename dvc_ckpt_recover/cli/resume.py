@@ -49,7 +49,7 @@ def _go_on(repo: Any, args: argparse.Namespace) -> dict[str, Any]:  # noqa: ANN4
     _recover_first(repo, head, args.name)
     partial = find_partial(places, refs, head, args.name, resume.queued_branches(repo))
     cache = Cache(repo)
-    verifier = Verifier(store, cache, lambda oid, name: mend(repo, cache, oid, name))
+    verifier = Verifier(store, cache, lambda oids, name: mend(repo, cache, oids, name))
     choice = choose(store, partial, verifier, args.rev)
     task, start = prepare(repo, store, partial, choice, args.set_param)
     _announce(partial, choice)

@@ -89,9 +89,10 @@ def working_dirs(pipeline: bytes | None) -> dict[str, str]:
     found = {}
     for name, entry in stages.items():
         if isinstance(entry, dict):
-            inner = entry.get("do") if isinstance(entry.get("do"), dict) else entry
-            if isinstance(inner.get("wdir"), str):
-                found[str(name)] = inner["wdir"]
+            repeated = entry.get("do")
+            wdir = (repeated if isinstance(repeated, dict) else entry).get("wdir")
+            if isinstance(wdir, str):
+                found[str(name)] = wdir
     return found
 
 

@@ -1,7 +1,4 @@
-"""Get single objects of the DVC cache back from the project's default remote.
-
-Failure rule: the cache is as before unless the object that came has the right bytes.
-"""
+"""Get single objects of the DVC cache back from the project's default remote."""
 
 from __future__ import annotations
 
@@ -14,46 +11,43 @@ from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
 from dvc_ckpt_recover.errors import DamagedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dvc_ckpt_recover.dvc_api.cache import Cache
 
 
-def _has_remote(repo: Any) -> bool:  # noqa: ANN401
-    return bool(repo.config.get("core", {}).get("remote"))
+def mend(repo: Any, cache: Cache, oids: Iterable[str], hash_name: str = "md5") -> None:  # noqa: ANN401
+    """Replace missing or damaged objects by the remote's, as far as it has them.
+
+    Whatever the remote does not give is as before. What came must still be checked.
+
+    Raises:
+        DamagedError: There is no remote, or it cannot be reached.
+        OSError: The cache cannot be written.
+    """
+    if not repo.config.get("core", {}).get("remote"):
+        raise DamagedError("there is no DVC remote")
+    oids = list(oids)
+    aside = {}
+    for oid in oids:
+        path = cache.path(oid, hash_name)
+        if os.path.lexists(path):
+            aside[path] = f"{path}.{uuid()}.tmp"  # as DVC names its own half-done files there
+            os.rename(path, aside[path])
+    try:
+        _pull(repo, oids, hash_name)
+    except Exception as exc:
+        raise DamagedError(f"the DVC remote could not be asked ({exc})") from exc
+    finally:
+        for path, old in aside.items():
+            if os.path.lexists(path):
+                os.unlink(old)
+            else:
+                os.rename(old, path)
 
 
-def _pull(repo: Any, oid: str, hash_name: str) -> None:  # noqa: ANN401
+def _pull(repo: Any, oids: list[str], hash_name: str) -> None:  # noqa: ANN401
     from dvc_data.hashfile.hash_info import HashInfo
 
     name = "md5" if has_native_checkpoints() else hash_name  # DVC 2 has one name for both
-    repo.cloud.pull([HashInfo(name, oid)])
-
-
-def mend(repo: Any, cache: Cache, oid: str, hash_name: str = "md5") -> None:  # noqa: ANN401
-    """Replace a missing or damaged object by the remote's.
-
-    Raises:
-        DamagedError: There is no remote, it lacks the object, or its own is damaged too.
-        OSError: The cache cannot be written.
-    """
-    if not _has_remote(repo):
-        msg = f"the DVC object {oid} is not whole, and there is no DVC remote"
-        raise DamagedError(msg)
-    path = cache.path(oid, hash_name)
-    aside = f"{path}.{uuid()}.tmp"  # as DVC names its own half-done files in the cache
-    there = os.path.lexists(path)
-    if there:
-        os.rename(path, aside)
-    try:
-        _pull(repo, oid, hash_name)
-        cache.check(oid, hash_name)
-    except BaseException as exc:
-        if there and not os.path.lexists(path):
-            os.rename(aside, path)
-            there = False
-        if not isinstance(exc, Exception):
-            raise
-        msg = f"the DVC object {oid} is not whole, and the DVC remote did not give it ({exc})"
-        raise DamagedError(msg) from exc
-    finally:
-        if there:
-            os.unlink(aside)
+    repo.cloud.pull([HashInfo(name, oid) for oid in oids])

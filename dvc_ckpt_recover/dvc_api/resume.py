@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dvc_ckpt_recover.dvc_api.lockfile import PIPELINE_NAME
 from dvc_ckpt_recover.dvc_api.version import has_native_checkpoints
 from dvc_ckpt_recover.errors import NotFoundError, RefusedError
 from dvc_ckpt_recover.git.store import BLOB
@@ -69,12 +70,13 @@ def params_files(
 
     changed = {}
     for path, values in to_path_overrides(overrides).items():
-        repo_path = _repo_path(repo, os.path.abspath(path))
+        folder, name = os.path.split(os.path.abspath(path))
+        repo_path = _repo_path(repo, os.path.join(os.path.realpath(folder), name))
         data = store.file_at(source, repo_path)
         if data is None:
             msg = f"the experiment has no params file {repo_path}"
             raise NotFoundError(msg)
-        changed[repo_path] = _override(data, os.path.basename(path), values)
+        changed[repo_path] = _override(data, name, values)
     return changed
 
 
@@ -167,6 +169,8 @@ def run_in_temp_dir(repo: Any, task: str, start: Start) -> dict[str, str]:  # no
     from dvc.repo import lock_repo
     from dvc.repo.experiments.queue.tempdir import TempDirQueue
 
+    if not os.path.exists(PIPELINE_NAME):  # DVC would look for the stages in this folder
+        os.chdir(repo.root_dir)
     experiments = repo.experiments
     queue = TempDirQueue(repo, f"{_OWN_STASH}{task[:16]}")
     with lock_repo(repo):

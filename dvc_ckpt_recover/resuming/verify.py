@@ -6,6 +6,7 @@ that is a DamagedError that names it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from typing import TYPE_CHECKING, Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.git import Store
 
 _DVC_FILES = (lockfile.LOCK_NAME, lockfile.PIPELINE_NAME)
-Mend = Callable[[str, str], None]
+Mend = Callable[[list[str], str], None]
 
 
 class Verifier:
@@ -31,7 +32,7 @@ class Verifier:
     Args:
         store: The main repository.
         cache: The project's DVC cache.
-        mend: Gets an object, by hash and name of the hash, from the remote; raises DamagedError.
+        mend: Gets objects, by hash and name of the hash, from the remote as far as it has them.
 
     Attributes:
         damaged: Objects that are not whole, by hash and name of the hash.
@@ -86,32 +87,35 @@ class Verifier:
         }
 
     def _check_out(self, out: LockedOut) -> None:
-        for oid in self._members(out):
-            if (oid, out.hash_name) in self._whole:
+        """Check an output's object and, for a folder, those of its files."""
+        self._check_all([out.oid], out)
+        if out.oid.endswith(".dir"):
+            self._check_all(list(self._cache.closure(out.oid, out.hash_name)), out)
+
+    def _check_all(self, oids: list[str], out: LockedOut) -> None:
+        bad = self._bad(oids, out.hash_name)
+        if not bad:
+            return
+        with contextlib.suppress(DamagedError, OSError):  # they are still bad then
+            self._mend(list(bad), out.hash_name)
+        still = self._bad(list(bad), out.hash_name)
+        self.damaged |= {(oid, out.hash_name) for oid in still}
+        if still:
+            damage = next(iter(still.values()))
+            raise DamagedError(f"{out.path} of stage {out.stage}: {damage}")
+
+    def _bad(self, oids: list[str], hash_name: str) -> dict[str, DamagedError]:
+        found = {}
+        for oid in oids:
+            if (oid, hash_name) in self._whole:
                 continue
             try:
-                self._cache.check(oid, out.hash_name)
+                self._cache.check(oid, hash_name)
             except DamagedError as exc:
-                self._fetch(oid, out, exc)
-            self._whole.add((oid, out.hash_name))
-
-    def _members(self, out: LockedOut) -> list[str]:
-        """Return the object of an output and, for a folder, those of its files."""
-        if not out.oid.endswith(".dir"):
-            return [out.oid]
-        try:
-            self._cache.check(out.oid, out.hash_name)
-        except DamagedError as exc:
-            self._fetch(out.oid, out, exc)
-        return list(self._cache.closure(out.oid, out.hash_name))
-
-    def _fetch(self, oid: str, out: LockedOut, damage: DamagedError) -> None:
-        try:
-            self._mend(oid, out.hash_name)
-        except (DamagedError, OSError) as exc:
-            self.damaged.add((oid, out.hash_name))
-            msg = f"{out.path} of stage {out.stage}: {damage}"
-            raise DamagedError(msg) from exc
+                found[oid] = exc
+            else:
+                self._whole.add((oid, hash_name))
+        return found
 
 
 def _stored_outs(store: Store, sha: str) -> list[LockedOut]:
