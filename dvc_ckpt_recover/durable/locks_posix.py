@@ -11,14 +11,19 @@ class KernelLock:
 
     ``flock`` belongs to the open file, so a child that inherits the descriptor holds the lock
     on after its parent was killed (flock(2)).
+
+    Args:
+        path: The file.
+        create: Whether to make it; else a missing one is a FileNotFoundError.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, create: bool = True) -> None:
         self.path = path
+        self._flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._fd: int | None = None
 
     def _acquire(self, operation: int) -> bool:
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.path, self._flags, 0o600)
         try:
             fcntl.flock(fd, operation)
         except BlockingIOError:

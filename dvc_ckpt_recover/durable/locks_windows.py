@@ -7,16 +7,22 @@ import os
 
 
 class KernelLock:
-    """A lock on the file ``path``; sharing means a byte of one's own, by process id."""
+    """A lock on the file ``path``; sharing means a byte of one's own, by process id.
+
+    Args:
+        path: The file.
+        create: Whether to make it; else a missing one is a FileNotFoundError.
+    """
 
     _SLOTS = 1 << 20
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, create: bool = True) -> None:
         self.path = path
+        self._flags = os.O_RDWR | (os.O_CREAT if create else 0)
         self._fd: int | None = None
 
     def _acquire(self, start: int, length: int) -> bool:
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self.path, self._flags, 0o600)
         os.lseek(fd, start, os.SEEK_SET)
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, length)  # type: ignore[attr-defined]

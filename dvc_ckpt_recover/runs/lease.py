@@ -6,7 +6,6 @@ trainer goes on; the kernel frees it whatever kills them.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from typing import TYPE_CHECKING
@@ -54,11 +53,13 @@ class Lease:
 
     def is_held(self) -> bool:
         """Return whether the run is alive (or being recovered). Writes nothing."""
-        if not os.path.exists(self._path):
-            return False
-        probe = KernelLock(self._path)
+        probe = KernelLock(self._path, create=False)
         for _ in range(_PROBES):  # two that look at once must not take each other for the run
-            if probe.take():
+            try:
+                taken = probe.take()
+            except FileNotFoundError:
+                return False
+            if taken:
                 probe.release()
                 return False
             time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
