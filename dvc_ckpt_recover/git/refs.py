@@ -56,6 +56,13 @@ class Refs:
             raise DamagedError(msg)
         return None
 
+    def is_empty(self, name: str) -> bool:
+        """Return whether the ref is a file without a byte, as after a power cut."""
+        try:
+            return os.path.getsize(self._path(name)) == 0
+        except OSError:
+            return False
+
     def list(self, prefix: str, *, strict: bool = False) -> dict[str, str]:
         """Return the refs below ``prefix``: name -> commit.
 
