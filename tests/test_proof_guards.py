@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Callable
 
 import pytest
+from support import wait_for
 
 from dvc_ckpt_recover.errors import UnsafeError
 from dvc_ckpt_recover.git import Refs, Store, locks
@@ -19,7 +20,6 @@ from dvc_ckpt_recover.selftest import children, powercut
 from dvc_ckpt_recover.selftest import scene as scenes
 from dvc_ckpt_recover.selftest.guards import GUARDS
 from dvc_ckpt_recover.selftest.matrix import Bench, Tally
-from support import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ Failure rule: a ref that somebody else moved is an UnsafeError; the caller decid
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List  # noqa: UP035 - for 3.9
 
 import pygit2
 
@@ -27,7 +27,7 @@ RUNS = "refs/ckpt-recover/runs/"
 
 
 _TRIES = 5
-Names = List[str]
+Names = List[str]  # noqa: UP006
 """For a class that has a method ``list``."""
 
 

@@ -51,8 +51,7 @@ def _removal_first() -> None:
     """Remove the temp dir once all is copied, and publish then."""
     import shutil
 
-    from dvc_ckpt_recover.recovery import pipeline
-
+    pipeline: Any = importlib.import_module(f"{_PKG}.recovery.pipeline")
     publish = pipeline.publish
     kept: list[str] = []
 
