@@ -24,6 +24,11 @@ def _recover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="Recover all orphans.")
     parser.add_argument("--dry-run", action="store_true", help="Say what would be done.")
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="Find damaged refs and objects of experiments, repair what can be, name the rest.",
+    )
+    parser.add_argument(
         "-f",
         "--force",
         action="store_true",

@@ -26,6 +26,7 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
+from dvc_ckpt_recover.recovery.mend import mend_run
 from dvc_ckpt_recover.recovery.removal import remove_aside, set_aside, tombstone_of
 from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
 from dvc_ckpt_recover.runs.heartbeat import SILENT
@@ -123,6 +124,8 @@ class Recovery:
     def _recover_claimed(
         self, facts: RunFacts, name: str, lease: Lease, *, force: bool
     ) -> Recovered:
+        if facts.record is not None:
+            mend_run(self.store, facts.record)
         record = self._record_now(facts)
         if record is None:  # somebody else was faster
             lease.remove()

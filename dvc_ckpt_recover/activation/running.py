@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.activation import signals
 from dvc_ckpt_recover.checkpointing.session import open_session, session_for, start_session
+from dvc_ckpt_recover.durable.reserve import keep_reserve
 from dvc_ckpt_recover.dvc_api import executors, outputs
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.stages import root_of
@@ -63,6 +64,7 @@ def begin(places: Places, setup: executors.Setup, run_id: str, mode: str) -> Run
     places.make()
     session = start_session(places, record)  # the lease first: a record without one is an orphan
     record.save(places)
+    keep_reserve(places.reserve(record.run_id))
     if refs.get(RUNS + record.run_id) is None:
         refs.move(RUNS + record.run_id, setup.stash_rev, None)
     return session

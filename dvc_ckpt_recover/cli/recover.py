@@ -45,6 +45,10 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
         NotFoundError: There is no run of a name that was given.
         RefusedError: Names and ``--all`` together.
     """
+    if args.check:
+        from dvc_ckpt_recover.cli import check
+
+        return check.run(repo, args)
     if args.name and args.all:
         raise RefusedError("--all and names exclude each other")
     recovery = Recovery(repo)

@@ -193,6 +193,16 @@ class Cache:
         self.share(oid, aside)
         return oid, is_new
 
+    def put_listing(self, files: dict[str, str]) -> str:
+        """Store the object of a folder, see ``put_tree``, with a file of its own in the cache."""
+        os.makedirs(self.root, exist_ok=True)
+        aside = os.path.join(self.root, f"{uuid()}.tmp")
+        try:
+            return self.put_tree(files, aside)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside)
+
     def _hash(self, path: str, hash_name: str) -> str:
         from dvc_data.hashfile.hash import hash_file
 

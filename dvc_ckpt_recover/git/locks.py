@@ -199,7 +199,9 @@ def _is_shared(path: str) -> bool:
     return any(name in kind for name in _SHARED)
 
 
-def _why_owner(process: psutil.Process, lock: os.stat_result, places: set[str]) -> str:
+def _why_owner(  # noqa: PLR0911 - one return for each reason
+    process: psutil.Process, lock: os.stat_result, places: set[str]
+) -> str:
     """Return why ``process`` may own the lock; only its user's can, as its file is that user's."""
     try:
         if process.create_time() > lock.st_mtime + _SLACK:

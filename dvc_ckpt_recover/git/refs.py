@@ -9,7 +9,7 @@ Failure rule: a ref that somebody else moved is an UnsafeError; the caller decid
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List  # noqa: UP035 - for 3.9
 
 import pygit2
 
@@ -27,7 +27,7 @@ RUNS = "refs/ckpt-recover/runs/"
 
 
 _TRIES = 5
-Names = List[str]
+Names = List[str]  # noqa: UP006
 """For a class that has a method ``list``."""
 
 
@@ -55,6 +55,13 @@ class Refs:
             msg = f"the ref {name} cannot be read"
             raise DamagedError(msg)
         return None
+
+    def is_empty(self, name: str) -> bool:
+        """Return whether the ref is a file without a byte, as after a power cut."""
+        try:
+            return os.path.getsize(self._path(name)) == 0
+        except OSError:
+            return False
 
     def list(self, prefix: str, *, strict: bool = False) -> dict[str, str]:
         """Return the refs below ``prefix``: name -> commit.

@@ -62,8 +62,11 @@ class Store:
             return git_dir
 
     def has(self, sha: str) -> bool:
-        """Return whether the object is there, packed or loose."""
-        return pygit2.Oid(hex=sha) in self.repo
+        """Return whether the object is there, packed or loose, whatever is in it."""
+        try:
+            return pygit2.Oid(hex=sha) in self.repo
+        except pygit2.GitError:
+            return True  # and damaged, as reading it will tell
 
     def read(self, sha: str) -> tuple[int, bytes]:
         """Return type and bytes of an object; libgit2 compares the bytes with the name.

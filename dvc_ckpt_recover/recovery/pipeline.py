@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.durable import remove_file
+from dvc_ckpt_recover.durable.reserve import SIZE as RESERVE
+from dvc_ckpt_recover.durable.reserve import is_full
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.errors import DamagedError, RecoverError
 from dvc_ckpt_recover.git import (
@@ -31,6 +33,7 @@ from dvc_ckpt_recover.recovery.publish import publish
 from dvc_ckpt_recover.recovery.receipt import read_receipt, write_receipt
 from dvc_ckpt_recover.recovery.removal import bring_back, set_aside
 from dvc_ckpt_recover.runs import Ended, Mode
+from dvc_ckpt_recover.runs.size import disk_usage, humanize
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -62,6 +65,7 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
     Returns:
         How the run ended; ``is_safe`` says whether the temp dir may go.
     """
+    _give_up_reserve(places, record)
     _drop_empty_objects(record)
     proven = read_receipt(places, record)
     if proven is not None:
@@ -77,10 +81,26 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
         ending = _end_failure(places, record, evidence)
         return replace(ending, salvaged=found.sha is not None, left_out=found.left_out)
     except (RecoverError, OSError) as exc:
-        return keep(record, str(exc))
+        return keep(record, _needs(places, record, exc) if is_full(exc) else str(exc))
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
         return keep(record, repr(exc))
+
+
+def _give_up_reserve(places: Places, record: RunRecord) -> None:
+    try:
+        remove_file(places.reserve(record.run_id))
+    except OSError as exc:
+        failures.note("giving up the space that was kept for this", exc)
+
+
+def _needs(places: Places, record: RunRecord, error: Exception) -> str:
+    """Return what a full disk stopped, and how much room is needed."""
+    size = disk_usage(places.staging(record.run_id)) + RESERVE
+    return (
+        f"the disk or a quota is full ({error}); nothing was removed; "
+        f"free about {humanize(size)} and repeat: dvc exp recover"
+    )
 
 
 def _drop_empty_objects(record: RunRecord) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.dvc_api import lockfile
 from dvc_ckpt_recover.dvc_api.cache import md5_of
-from dvc_ckpt_recover.errors import DamagedError
-from dvc_ckpt_recover.git import Store, verify_history
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError
+from dvc_ckpt_recover.git import Store, copy_history, verify_history
 
 if TYPE_CHECKING:
     from dvc_ckpt_recover.dvc_api.cache import Cache
@@ -47,8 +47,8 @@ def prove(  # noqa: PLR0913
         DamagedError: One is missing or has other bytes, and the temp dir still has something there.
         OSError: It could not be synced.
     """
+    objects = _prove_history(main_root, tip, stop, temp_dir)
     store = Store(main_root)
-    objects = verify_history(store, tip, stop)
     store.sync(objects)
     before = named_objects(store, stop) if stop and store.has(stop) else {}
     count = len(objects)
@@ -59,25 +59,69 @@ def prove(  # noqa: PLR0913
     return count
 
 
+def _prove_history(main_root: str, tip: str, stop: str | None, temp_dir: str) -> list[str]:
+    """Return the Git objects that were proven; what is damaged is fetched again once."""
+    store = Store(main_root)
+    try:
+        return verify_history(store, tip, stop)
+    except DamagedError as damage:
+        try:
+            copy_history(Store(temp_dir), store, tip, stop, force=True)
+        except (DamagedError, NotFoundError):
+            raise damage from None  # the temp dir does not have it either
+    return verify_history(Store(main_root), tip, stop)
+
+
 def _prove_out(cache: Cache, oid: str, hash_name: str, proven: set[str], work_path: str) -> int:
+    is_left = os.path.lexists(work_path)
     if not cache.has(oid, hash_name):
-        if not os.path.lexists(work_path):
+        if not is_left:
             return 0  # never was here (partial pull, --allow-missing), so nothing can be lost
         _carry_over(cache, oid, hash_name, work_path)
+    try:
+        return _hash_and_sync(cache, oid, hash_name, proven)
+    except DamagedError:
+        if not is_left:
+            raise
+        _carry_over(cache, oid, hash_name, work_path)
+    return _hash_and_sync(cache, oid, hash_name, proven)
+
+
+def _hash_and_sync(cache: Cache, oid: str, hash_name: str, proven: set[str]) -> int:
     synced = []
     for member in cache.closure(oid, hash_name):
         if member not in proven:
             cache.check(member, hash_name)
-            proven.add(member)
         synced.append(member)
     cache.sync(synced, hash_name)
+    proven.update(synced)
     return len(synced)
 
 
 def _carry_over(cache: Cache, oid: str, hash_name: str, work_path: str) -> None:
-    """Store an output that is whole in the temp dir and missing in the cache."""
-    whole = os.path.isfile(work_path) and hash_name == "md5" and md5_of(work_path) == oid
-    if not whole:
-        msg = f"the DVC object {oid} of {work_path} is not in the cache"
+    """Store an output that is whole in the temp dir and missing or damaged in the cache."""
+    files = _files_of(work_path) if oid.endswith(".dir") else {"": work_path}
+    oids = {name: md5_of(path) for name, path in files.items() if os.path.isfile(path)}
+    if hash_name != "md5" or not _is_whole(cache, oid, oids):
+        msg = f"the DVC object {oid} of {work_path} is not whole in the cache, nor in the temp dir"
         raise DamagedError(msg)
-    cache.copy_in(oid, work_path)
+    for name, path in files.items():
+        if not cache.has(oids[name]) or md5_of(cache.path(oids[name])) != oids[name]:
+            cache.copy_in(oids[name], path)
+
+
+def _is_whole(cache: Cache, oid: str, oids: dict[str, str]) -> bool:
+    """Return whether an output has these files; a folder's own object is stored on the way."""
+    if not oid.endswith(".dir"):
+        return oids.get("") == oid
+    return bool(oids) and cache.put_listing(oids) == oid
+
+
+def _files_of(top: str) -> dict[str, str]:
+    """Return the files of a folder: path in it, with ``/`` -> path."""
+    found = {}
+    for folder, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(folder, name)
+            found[os.path.relpath(path, top).replace(os.sep, "/")] = path
+    return found

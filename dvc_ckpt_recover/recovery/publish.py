@@ -41,6 +41,9 @@ def publish(refs: Refs, ref: str, sha: str, suffix: str) -> str:
         DamagedError: A ref of that name cannot be read.
     """
     for candidate in _names(ref, suffix):
+        if refs.is_empty(candidate):  # a power cut; it names nothing that could be overwritten
+            refs.mend(candidate, sha)
+            return candidate
         old = refs.get(candidate)
         if old is not None and refs.store.is_ancestor(sha, old):
             return candidate

@@ -85,6 +85,10 @@ class Places:
         """Return the path of a run's receipt."""
         return self._path("receipts", f"{run_id}.json")
 
+    def reserve(self, run_id: str) -> str:
+        """Return the path of the disk space that is kept for a run's end."""
+        return self._path("runs", f"{run_id}.reserve")
+
     def staging(self, run_id: str) -> str:
         """Return the folder where a run's bytes are copied aside."""
         return self._path("staging", run_id)

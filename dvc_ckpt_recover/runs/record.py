@@ -93,7 +93,8 @@ class RunRecord:
         return replace(self, **fields)
 
     def remove(self, places: Places) -> None:
-        """Remove the record."""
+        """Remove the record, and the disk space that was kept beside it."""
+        remove_file(places.reserve(self.run_id))
         remove_file(places.record(self.run_id))
 
     @classmethod

@@ -159,7 +159,7 @@ def run(scene: Scene, action: str, guards: Iterable[str] = (), **options: Any) -
     return child.end()
 
 
-def run_hit(  # noqa: PLR0913 - each is one trait of the hit
+def run_hit(  # noqa: PLR0913, PLR0917 - each is one trait of the hit
     scene: Scene,
     action: str,
     log: str,

@@ -39,9 +39,46 @@ def _no_sync_of_folders() -> None:
     _put(("git.refs:sync_dirs_up", "git.store:sync_dirs_up"), _nothing)
 
 
+def _no_reading_again() -> None:
+    _put(("recovery.pipeline:prove",), lambda *_args, **_options: 0)
+
+
+def _no_hashing() -> None:
+    _put(("dvc_api.cache:Cache.check",), _nothing)
+
+
+def _removal_first() -> None:
+    """Remove the temp dir once all is copied, and publish then."""
+    import shutil
+
+    pipeline: Any = importlib.import_module(f"{_PKG}.recovery.pipeline")
+    publish = pipeline.publish
+    kept: list[str] = []
+
+    def put_aside(places: Any, record: Any) -> str:  # noqa: ANN401
+        kept.append(aside(places, record))
+        return kept[-1]
+
+    def publish_late(*args: Any) -> str:  # noqa: ANN401
+        shutil.rmtree(kept[-1])
+        return publish(*args)
+
+    aside = pipeline._put_aside  # noqa: SLF001 - taken out for a test
+    _put(("recovery.pipeline:_put_aside",), put_aside)
+    _put(("recovery.pipeline:publish",), publish_late)
+
+
+def _any_lock_is_stale() -> None:
+    _put(("git.locks:why_not_stale",), lambda *_args: "")
+
+
 GUARDS: dict[str, Callable[[], None]] = {
     "sync of files": _no_sync_of_files,
     "sync of folders": _no_sync_of_folders,
+    "re-read": _no_reading_again,
+    "re-hash": _no_hashing,
+    "order of publish and removal": _removal_first,
+    "stale-lock rule": _any_lock_is_stale,
 }
 """Name -> what takes it out of this process."""
 

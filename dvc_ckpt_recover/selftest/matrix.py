@@ -97,7 +97,7 @@ class Bench:
         guards: Guards to go without.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one trait
         self,
         top: str,
         kind: str,

@@ -197,7 +197,11 @@ class Oracle:
         found: dict[str, Any] = {}
         chain: list[Any] = []
         for name in repo.references:
-            chain = list(repo.walk(repo.references[name].target))
+            try:
+                chain = list(repo.walk(repo.references[name].target))
+            except (pygit2.GitError, KeyError, ValueError, OSError) as exc:
+                found[name] = f"broken: {exc}"
+                continue
             said = [(str(each.tree_id), _CAUSE.sub("", each.message)) for each in chain]
             found[name] = str(chain[0].id) if exact else said
         del chain, repo

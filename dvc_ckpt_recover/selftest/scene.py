@@ -14,6 +14,7 @@ import pygit2
 
 from dvc_ckpt_recover.checkpointing.commit import Committer
 from dvc_ckpt_recover.checkpointing.staged import Staged, StagedFile, StagedOut, new_folder
+from dvc_ckpt_recover.durable.reserve import keep_reserve
 from dvc_ckpt_recover.dvc_api.cache import Cache
 from dvc_ckpt_recover.dvc_api.executors import experiment_ref
 from dvc_ckpt_recover.runs import Lease, Mode, Places, RunRecord, load_record, run_id_of
@@ -184,6 +185,7 @@ def build(  # noqa: PLR0913 - each is one trait
     stash = _make_stash(repo, baseline)
     scene = Scene(top, far, kind, baseline, run_id_of(scene.temp_dir, stash), packed)
     _record(scene, stash, finished=kind == SUCCESS).save(scene.places)
+    keep_reserve(scene.places.reserve(scene.run_id))
     lease = Lease(scene.places, scene.run_id)
     lease.claim()
     lease.release()

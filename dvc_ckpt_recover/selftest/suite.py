@@ -24,7 +24,7 @@ _WHAT = {
     scenes.SUCCESS: "recovery of a finished run that DVC lost",
     scenes.LIVE_RUN: "a run making checkpoints",
 }
-_RAM = "/dev/shm"
+_RAM = "/dev/shm"  # noqa: S108 - a folder of our own is made in it
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,12 @@ class Plan:
 def run(plan: Plan, tell: Callable[[Tally], None]) -> list[Tally]:
     """Try all of the plan and return the table's rows; each is told as soon as it is there."""
     done = []
-    with tempfile.TemporaryDirectory(prefix="ckpt-proof-", dir=_ram()) as near:
-        with tempfile.TemporaryDirectory(prefix="ckpt-proof-") as disk:
-            for row in _rows(plan, near, disk):
-                tell(row)
-                done.append(row)
+    with ExitStack() as stack:
+        near = stack.enter_context(tempfile.TemporaryDirectory(prefix="ckpt-proof-", dir=_ram()))
+        disk = stack.enter_context(tempfile.TemporaryDirectory(prefix="ckpt-proof-"))
+        for row in _rows(plan, near, disk):
+            tell(row)
+            done.append(row)
     return done
 
 
@@ -111,7 +112,11 @@ def _kills(plan: Plan, near: str, far: str, why: str) -> Iterator[Row]:
                 tally.skipped = tally.skipped or "there is one file system only"
 
             def action(
-                tally: Tally, kind: str = kind, packed: bool = packed, is_far: bool = is_far
+                tally: Tally,
+                *,
+                kind: str = kind,
+                packed: bool = packed,
+                is_far: bool = is_far,
             ) -> None:
                 bench = Bench(near, kind, packed=packed, far=far if is_far else "")
                 share = plan.share(main=not packed and not is_far)

@@ -1,0 +1,226 @@
+"""Find what a power cut or a bad disk left of refs, Git objects and DVC objects, and repair it.
+
+Looked at are the experiments, the private refs of runs, and what they name. Repairs take the bytes
+from temp dirs, from commits that are still there, from Git remotes, and from the DVC remote.
+
+Failure rule: nothing that is whole is touched; what cannot be repaired is named, each on a line.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Callable
+
+from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
+from dvc_ckpt_recover.errors import DamagedError, NotFoundError, RecoverError
+from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history, verify_history
+from dvc_ckpt_recover.git.locks import remove_if_stale, why_not_stale
+from dvc_ckpt_recover.recovery.mend import find_tip
+from dvc_ckpt_recover.recovery.proof import named_objects
+from dvc_ckpt_recover.runs import Places, load_record
+from dvc_ckpt_recover.runs.lease import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dvc_ckpt_recover.dvc_api.cache import Cache
+
+_LOCKS = ("packed-refs.lock", "index.lock", "HEAD.lock")
+_TIMEOUT = 120
+Mend = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was not as it should be.
+
+    Attributes:
+        what: What it is, with its path or name.
+        detail: What is wrong, and how it was repaired or what to do.
+        is_repaired: Whether it is whole now.
+    """
+
+    what: str
+    detail: str
+    is_repaired: bool
+
+
+class Check:
+    """Looks at one project.
+
+    Args:
+        places: The project's places.
+        root: The main repository's work tree.
+        cache: The DVC cache.
+        mend: Gets one DVC object from the DVC remote, or raises DamagedError.
+    """
+
+    def __init__(self, places: Places, root: str, cache: Cache, mend: Mend) -> None:
+        self._places = places
+        self._root = root
+        self._cache = cache
+        self._mend = mend
+        self._whole: set[tuple[str, str]] = set()
+
+    def run(self) -> list[Finding]:
+        """Look at everything once, repair what can be, and return what was found."""
+        found = [*self._locks(), *self._empty_objects(), *self._refs()]
+        for ref, tip in sorted(Refs(Store(self._root)).list("refs/").items()):
+            if is_experiment_ref(ref) or ref.startswith(LIVE):
+                found += [*self._history(ref, tip), *self._objects(ref, tip)]
+        return found
+
+    def _locks(self) -> Iterator[Finding]:
+        top = Store(self._root).common_dir
+        paths = [os.path.join(top, name) for name in _LOCKS]
+        for folder, _, names in os.walk(os.path.join(top, "refs")):
+            paths += [os.path.join(folder, name) for name in names if name.endswith(".lock")]
+        for path in paths:
+            if not os.path.exists(path):
+                continue
+            if remove_if_stale(path, top):
+                yield Finding(f"lock {path}", "no process has it; removed", is_repaired=True)
+            else:
+                why = why_not_stale(path, top)
+                yield Finding(f"lock {path}", f"left alone: {why}", is_repaired=False)
+
+    def _empty_objects(self) -> Iterator[Finding]:
+        for sha in Store(self._root).drop_empty():
+            yield Finding(f"Git object {sha}", "its file was empty; removed", is_repaired=True)
+
+    def _refs(self) -> Iterator[Finding]:
+        store = Store(self._root)
+        refs = Refs(store)
+        for ref in refs.loose("refs"):
+            try:
+                refs.get(ref)
+                continue
+            except DamagedError as damage:
+                error = damage
+            try:
+                sha = self._tip_of(store, ref)
+                if sha is None:
+                    todo = f"if nobody needs it, remove {store.common_dir}/{ref}"
+                    yield Finding(f"ref {ref}", f"{error}; {todo}", is_repaired=False)
+                    continue
+                refs.mend(ref, sha)
+                yield Finding(f"ref {ref}", f"names {sha[:7]} again", is_repaired=True)
+            except RecoverError as exc:
+                yield Finding(f"ref {ref}", str(exc), is_repaired=False)
+
+    def _tip_of(self, store: Store, ref: str) -> str | None:
+        """Return what a damaged ref named, as far as it can be known."""
+        if ref.startswith((LIVE, RUNS)):
+            try:
+                record = load_record(self._places, ref.rpartition("/")[2])
+            except (FileNotFoundError, DamagedError):
+                return None
+            if Lease(self._places, record.run_id).is_held():
+                raise RecoverError("its run is alive", todo="repeat when it has ended")
+            if ref.startswith(RUNS):
+                return record.stash_rev if store.has(record.stash_rev) else None
+            return find_tip(store, record.parent, record.name)
+        if is_experiment_ref(ref):
+            for path in self._temp_dirs():
+                try:
+                    sha = Refs(Store(path)).get(ref)
+                    if sha:
+                        copy_history(Store(path), store, sha, baseline_of(ref))
+                        return sha
+                except (RecoverError, OSError):
+                    continue
+            ours = find_tip(store, baseline_of(ref), experiment_name(ref))
+            return ours or self._from_remote(store, ref)
+        return None
+
+    def _from_remote(self, store: Store, ref: str) -> str | None:
+        for remote in store.repo.remotes:
+            told = self._git("ls-remote", str(remote.name), ref)
+            sha = told.split("\t")[0] if told else ""
+            if sha and self._git("fetch", "--no-tags", str(remote.name), sha) is not None:
+                return sha
+        return None
+
+    def _git(self, *words: str) -> str | None:
+        """Run git in the main repository; None when it fails."""
+        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        command = ["git", "-C", self._root, *words]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_TIMEOUT, env=env
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def _temp_dirs(self) -> list[str]:
+        found = []
+        for folder in (self._places.exps, os.path.join(self._places.exps, "standalone")):
+            if os.path.isdir(folder):
+                paths = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+                found += [path for path in paths if os.path.isdir(os.path.join(path, ".git"))]
+        return found
+
+    def _history(self, ref: str, tip: str) -> Iterator[Finding]:
+        stop = baseline_of(ref) if is_experiment_ref(ref) else self._parent_of(ref)
+        try:
+            verify_history(Store(self._root), tip, stop)
+            return
+        except DamagedError as damage:
+            error = damage
+        for path in self._temp_dirs():
+            try:
+                copy_history(Store(path), Store(self._root), tip, stop, force=True)
+                verify_history(Store(self._root), tip, stop)
+            except (DamagedError, NotFoundError):
+                continue
+            yield Finding(ref, f"{error}; brought back from {path}", is_repaired=True)
+            return
+        for remote in Store(self._root).repo.remotes:
+            self._git("fetch", "--no-tags", "--refetch", str(remote.name), ref)
+            try:
+                verify_history(Store(self._root), tip, stop)
+            except DamagedError:
+                continue
+            yield Finding(ref, f"{error}; brought back from {remote.name}", is_repaired=True)
+            return
+        yield Finding(ref, str(error), is_repaired=False)
+
+    def _parent_of(self, ref: str) -> str | None:
+        try:
+            return load_record(self._places, ref[len(LIVE) :]).parent
+        except (FileNotFoundError, DamagedError):
+            return None
+
+    def _objects(self, ref: str, tip: str) -> Iterator[Finding]:
+        try:
+            named = named_objects(Store(self._root), tip)
+        except DamagedError:
+            return  # the history told it
+        for (oid, hash_name), (_, out) in named.items():
+            if self._cache.has(oid, hash_name):  # what is not here may never have been
+                yield from self._object(f"{ref}, {out.path}", oid, hash_name)
+
+    def _object(self, where: str, oid: str, hash_name: str) -> Iterator[Finding]:
+        yield from self._one(where, oid, hash_name)
+        if oid.endswith(".dir") and (oid, hash_name) in self._whole:
+            for member in self._cache.members(oid, hash_name).values():
+                if self._cache.has(member, hash_name):
+                    yield from self._one(where, member, hash_name)
+
+    def _one(self, where: str, oid: str, hash_name: str) -> Iterator[Finding]:
+        if (oid, hash_name) in self._whole:
+            return
+        try:
+            self._cache.check(oid, hash_name)
+        except DamagedError as damage:
+            try:
+                self._mend(oid, hash_name)
+            except DamagedError as exc:
+                yield Finding(where, str(exc), is_repaired=False)
+                return
+            detail = f"{damage}; brought back from the DVC remote"
+            yield Finding(where, detail, is_repaired=True)
+        self._whole.add((oid, hash_name))
