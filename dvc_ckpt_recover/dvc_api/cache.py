@@ -198,7 +198,7 @@ class Cache:
         os.makedirs(self.root, exist_ok=True)
         aside = os.path.join(self.root, f"{uuid()}.tmp")
         try:
-            return self.put_tree(files, aside)
+            return self.put_tree(files, aside)[0]
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(aside)

@@ -167,9 +167,10 @@ class Check:
         stop = baseline_of(ref) if is_experiment_ref(ref) else self._parent_of(ref)
         try:
             verify_history(Store(self._root), tip, stop)
-            return
         except DamagedError as damage:
             error = damage
+        else:
+            return
         for path in self._temp_dirs():
             try:
                 copy_history(Store(path), Store(self._root), tip, stop, force=True)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pygit2
-
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.errors import DamagedError, UnsafeError
 from dvc_ckpt_recover.git import LIVE, RUNS, Refs, closing_of, verify_history
@@ -16,6 +14,8 @@ from dvc_ckpt_recover.model import CheckpointNote
 from dvc_ckpt_recover.model.trailers import experiment_in
 
 if TYPE_CHECKING:
+    import pygit2
+
     from dvc_ckpt_recover.git import Store
     from dvc_ckpt_recover.runs import RunRecord
 

@@ -61,7 +61,7 @@ def _removal_first() -> None:
 
     def publish_late(*args: Any) -> str:  # noqa: ANN401
         shutil.rmtree(kept[-1])
-        return publish(*args)
+        return str(publish(*args))
 
     aside = pipeline._put_aside  # noqa: SLF001 - taken out for a test
     _put(("recovery.pipeline:_put_aside",), put_aside)
