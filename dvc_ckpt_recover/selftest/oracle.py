@@ -171,6 +171,7 @@ class Oracle:
             wrong.append((LOST, f"the name of the experiment: {sorted(seen.steps)}"))
         if final:
             wrong += [(UNCLEAN, path) for path in self._temp_dirs() if os.path.exists(path)]
+        gc.collect()  # or this process would have the scene's files open still
         return wrong + (self.fsck() if fsck else [])
 
     def _temp_dirs(self) -> tuple[str, str]:
@@ -205,7 +206,7 @@ class Oracle:
             said = [(str(each.tree_id), _CAUSE.sub("", each.message)) for each in chain]
             found[name] = str(chain[0].id) if exact else said
         del chain, repo
-        gc.collect()  # or this process would have the scene's files open still
+        gc.collect()
         for path, data in _files(self.scene.repo).items():
             inside = os.path.join(".git", "")
             if exact and not path.startswith(inside):
