@@ -27,9 +27,7 @@ def _path(places: Places, run_id: str) -> str:
     return os.path.join(places.staging(run_id), "stage.json")
 
 
-def remember(
-    places: Places, run_id: str, view: PipelineView, finished: Iterable[StageKey]
-) -> None:
+def remember(places: Places, run_id: str, view: PipelineView, finished: Iterable[StageKey]) -> None:
     """Write down which stage of a run starts now, and which have finished."""
     value = {"format": _FORMAT, "view": asdict(view), "finished": sorted(finished)}
     try:

@@ -57,8 +57,7 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
         _show([_row(recovery, facts) for facts in chosen], as_json=args.json)
         return 0
     done = [
-        recovery.recover(facts, force=args.force)
-        for facts in with_progress(chosen, "Recovering")
+        recovery.recover(facts, force=args.force) for facts in with_progress(chosen, "Recovering")
     ]
     recovery.tidy()
     return _report(done, as_json=args.json)
