@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from shortuuid import uuid
 
@@ -89,48 +89,13 @@ class Cache:
         """Return whether there is a file under the object's name, whatever is in it."""
         return os.path.isfile(self.path(oid, hash_name))
 
-    def put(self, oid: str, aside: str) -> None:
-        """Move the file ``aside`` under the name ``oid``, over whatever is there.
-
-        Raises:
-            OSError: The cache is as before.
-        """
-        path = self.path(oid)
-        self._odbs["md5"].makedirs(os.path.dirname(path))
-        os.chmod(aside, _MODE)
-        try:
-            os.replace(aside, path)
-        except OSError as exc:
-            if exc.errno != errno.EXDEV:
-                raise
-            near = f"{path}.{uuid()}.tmp"
-            try:
-                shutil.copyfile(aside, near)
-                os.chmod(near, _MODE)
-                os.replace(near, path)
-            except BaseException:
-                if os.path.exists(near):
-                    os.unlink(near)
-                raise
-            os.unlink(aside)
-
     def copy_in(self, oid: str, source: str) -> None:
         """Store a copy of the file ``source``, which stays as it is, under the name ``oid``.
 
         Raises:
             OSError: The cache is as before.
         """
-        path = self.path(oid)
-        self._odbs["md5"].makedirs(os.path.dirname(path))
-        near = f"{path}.{uuid()}.tmp"
-        try:
-            shutil.copyfile(source, near)
-            os.chmod(near, _MODE)
-            os.replace(near, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(near)
-            raise
+        self._place(oid, lambda near: shutil.copyfile(source, near))
 
     def share(self, oid: str, aside: str) -> None:
         """Store the file ``aside`` under the name ``oid``, over whatever is there, and leave it.
@@ -141,21 +106,28 @@ class Cache:
         Raises:
             OSError: The cache is as before.
         """
-        path = self.path(oid)
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samefile(path, aside):  # rename does nothing then and leaves its source
+            if os.path.samefile(self.path(oid), aside):  # rename would leave its source
                 return
-        self._odbs["md5"].makedirs(os.path.dirname(path))
-        os.chmod(aside, _MODE)
-        near = f"{path}.{uuid()}.tmp"
-        try:
+
+        def link(near: str) -> None:
             try:
                 os.link(aside, near)
             except OSError as exc:
                 if exc.errno == errno.ENOSPC:
                     raise
                 clone_or_copy(aside, near)
-                os.chmod(near, _MODE)
+
+        self._place(oid, link)
+
+    def _place(self, oid: str, make: Callable[[str], object]) -> None:
+        """Have ``make`` write a file in the object's folder, and give it the object's name."""
+        path = self.path(oid)
+        self._odbs["md5"].makedirs(os.path.dirname(path))
+        near = f"{path}.{uuid()}.tmp"
+        try:
+            make(near)
+            os.chmod(near, _MODE)
             os.replace(near, path)
         except BaseException:
             with contextlib.suppress(OSError):
