@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -70,7 +72,7 @@ def test_everything_was_killed(queue: Queue) -> None:
 
 
 def test_a_task_that_never_got_set_up(queue: Queue) -> None:
-    """One fails at its set-up, one's worker is killed at it: both are Failed, nothing is left."""
+    """One fails at its set-up, one's worker is killed at it: both are Failed."""
     project = queue.project
     queue.put("fails", "killed")
     blocked = project.path / ".git" / "refs" / "exps" / "temp"
@@ -79,13 +81,15 @@ def test_a_task_that_never_got_set_up(queue: Queue) -> None:
     (worker,) = wait_for(queue.workers, what="the worker")
     queue.wait(1)
     records = project.path / ".dvc" / "tmp" / "ckpt-recover" / "runs"
-    wait_for(lambda: list(records.glob("*.json")), what="the second set-up")
+    (record,) = wait_for(lambda: list(records.glob("*.json")), what="the second set-up")
     worker.kill()
     worker.wait(10)
+    temp_dir = Path(json.loads(record.read_text("utf-8"))["temp_dir"])
+    assert temp_dir.is_dir()
     blocked.unlink()
     recovered = project.dvc("exp", "recover", check=True).stdout
     assert "Recovered 'killed': it had kept nothing (dvc was killed)" in recovered
     assert queue.states() == {"fails": "Failed", "killed": "Failed"}
-    assert project.temp_dirs() == []
+    assert not temp_dir.exists()
     assert project.exps() == {}
     assert [ref for ref in project.refs() if ref.startswith("refs/ckpt-recover")] == []

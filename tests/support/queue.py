@@ -134,7 +134,12 @@ class Queue:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes of the workers."""
-        return [each for each in self.processes() if "queue-worker" in each.cmdline()]
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):  # it has ended meanwhile
+                if "queue-worker" in process.cmdline():
+                    found.append(process)
+        return found
 
     def end_workers(self) -> None:
         """Kill the workers and wait until they are gone; their runs go on."""
