@@ -86,6 +86,6 @@ GUARDS: dict[str, Callable[[], None]] = {
 def without(guards: Iterable[str]) -> None:
     """Take guards out of this process, which must be a child of a test."""
     _put(("recovery.pipeline:hold",), _nothing)  # reads all of /proc and changes no file
-    locks.MIN_AGE = 0.05
+    locks.MIN_AGE, locks.WAIT = 0.05, 4.0  # seconds; nobody else is at work in a scene
     for guard in guards:
         GUARDS[guard]()
