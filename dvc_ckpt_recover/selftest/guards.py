@@ -52,7 +52,7 @@ def _removal_first() -> None:
     import shutil
 
     pipeline: Any = importlib.import_module(f"{_PKG}.recovery.pipeline")
-    publish = pipeline.publish
+    publish: Callable[..., str] = pipeline.publish
     kept: list[str] = []
 
     def put_aside(places: Any, record: Any) -> str:  # noqa: ANN401
