@@ -43,7 +43,7 @@ def test_what_is_no_json_object_is_named(content: bytes, tmp_path: Path) -> None
     """A torn record is an error with its path, never half a value."""
     path = tmp_path / "torn.json"
     path.write_bytes(content)
-    with pytest.raises(DamagedError, match="torn.json"):
+    with pytest.raises(DamagedError, match=r"torn\.json"):
         read_json(str(path))
 
 
@@ -79,7 +79,7 @@ def test_git_lock_is_exclusive_and_atomic(tmp_path: Path) -> None:
     """Two cannot have it; what fails inside leaves neither a change nor the lock."""
     path = str(tmp_path / "ref")
     write_bytes(path, b"old")
-    with LockFile(path), pytest.raises(HeldError, match="ref.lock"), LockFile(path):
+    with LockFile(path), pytest.raises(HeldError, match=r"ref\.lock"), LockFile(path):
         pass
     with pytest.raises(KeyError), LockFile(path):
         raise KeyError

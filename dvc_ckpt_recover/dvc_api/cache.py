@@ -61,6 +61,18 @@ def clone_or_copy(source: str, target: str, devices: tuple[int, int] = (-1, -1))
     shutil.copyfile(source, target)
 
 
+def listing_of(files: dict[str, str]) -> tuple[str, bytes]:
+    """Return hash and bytes of a folder's object; ``files`` as for ``Cache.put_tree``."""
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
+
+    tree = Tree()
+    for name, oid in files.items():
+        tree.add(tuple(name.split("/")), None, HashInfo("md5", oid))
+    data = tree.as_bytes()
+    return hashlib.md5(data, usedforsecurity=False).hexdigest() + ".dir", data
+
+
 class Cache:
     """The local object stores of one DVC project, of today's layout and of DVC 2's.
 
@@ -151,14 +163,7 @@ class Cache:
         Returns:
             The folder's hash, ending in ``.dir``, and whether the object is new.
         """
-        from dvc_data.hashfile.hash_info import HashInfo
-        from dvc_data.hashfile.tree import Tree
-
-        tree = Tree()
-        for name, oid in files.items():
-            tree.add(tuple(name.split("/")), None, HashInfo("md5", oid))
-        data = tree.as_bytes()
-        oid = hashlib.md5(data, usedforsecurity=False).hexdigest() + ".dir"
+        oid, data = listing_of(files)
         with open(aside, "wb") as file:
             file.write(data)
         is_new = not self.has(oid)

@@ -123,16 +123,20 @@ class Check:
                 return record.stash_rev if store.has(record.stash_rev) else None
             return find_tip(store, record.parent, record.name)
         if is_experiment_ref(ref):
-            for path in self._temp_dirs():
-                try:
-                    sha = Refs(Store(path)).get(ref)
-                    if sha:
-                        copy_history(Store(path), store, sha, baseline_of(ref))
-                        return sha
-                except (RecoverError, OSError):
-                    continue
             ours = find_tip(store, baseline_of(ref), experiment_name(ref))
-            return ours or self._from_remote(store, ref)
+            return self._from_temp_dirs(store, ref) or ours or self._from_remote(store, ref)
+        return None
+
+    def _from_temp_dirs(self, store: Store, ref: str) -> str | None:
+        for path in self._temp_dirs():
+            try:
+                sha = Refs(Store(path)).get(ref)
+                if sha:
+                    copy_history(Store(path), store, sha, baseline_of(ref))
+            except (RecoverError, OSError):
+                continue
+            if sha:
+                return sha
         return None
 
     def _from_remote(self, store: Store, ref: str) -> str | None:

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover.dvc_api import lockfile
-from dvc_ckpt_recover.dvc_api.cache import md5_of
+from dvc_ckpt_recover.dvc_api.cache import listing_of, md5_of
 from dvc_ckpt_recover.errors import DamagedError, NotFoundError
 from dvc_ckpt_recover.git import Store, copy_history, verify_history
 
@@ -114,7 +114,7 @@ def _is_whole(cache: Cache, oid: str, oids: dict[str, str]) -> bool:
     """Return whether an output has these files; a folder's own object is stored on the way."""
     if not oid.endswith(".dir"):
         return oids.get("") == oid
-    return bool(oids) and cache.put_listing(oids) == oid
+    return listing_of(oids)[0] == oid and cache.put_listing(oids) == oid
 
 
 def _files_of(top: str) -> dict[str, str]:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from dvc_ckpt_recover.selftest.scene import Scene
 
 _TIMEOUT = 60.0
+_TRIES = 3
+
+
+class AttachError(RuntimeError):
+    """strace did not get hold of a child."""
 
 
 @dataclass
@@ -179,16 +184,25 @@ def run_hit(  # noqa: PLR0913, PLR0917 - each is one trait of the hit
         guards: Guards to go without.
         options: Given to the action.
     """
-    child = Child(scene, action, guards, **options)
     words = ["strace", "-f", "-qq", "-y", "-o", log, "-e", "signal=none", "-e", f"trace={calls}"]
     if hit:
         words += ["-e", f"inject={calls}:{hit}"]
+    for _ in range(_TRIES - 1):
+        try:
+            return _traced(words, Child(scene, action, guards, **options), log)
+        except AttachError:  # a busy machine; the child has done nothing yet
+            continue
+    return _traced(words, Child(scene, action, guards, **options), log)
+
+
+def _traced(words: list[str], child: Child, log: str) -> Outcome:
     with subprocess.Popen([*words, "-p", str(child.pid)], stderr=subprocess.PIPE) as tracer:
         try:
             _wait_for_tracer(child.pid, tracer)
         except BaseException:
             child.kill()
             tracer.kill()
+            child.end()
             raise
         child.go()
         outcome = child.end()
@@ -208,5 +222,5 @@ def _wait_for_tracer(pid: int, tracer: subprocess.Popen[bytes]) -> None:
         if tracer.poll() is not None or time.monotonic() > end:
             said = tracer.stderr.read().decode(errors="replace") if tracer.stderr else ""
             msg = f"strace could not attach: {said.strip()}"
-            raise RuntimeError(msg)
+            raise AttachError(msg)
         time.sleep(0.001)

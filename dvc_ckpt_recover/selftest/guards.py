@@ -52,7 +52,7 @@ def _removal_first() -> None:
     import shutil
 
     pipeline: Any = importlib.import_module(f"{_PKG}.recovery.pipeline")
-    publish = pipeline.publish
+    publish: Callable[..., str] = pipeline.publish
     kept: list[str] = []
 
     def put_aside(places: Any, record: Any) -> str:  # noqa: ANN401
@@ -86,6 +86,6 @@ GUARDS: dict[str, Callable[[], None]] = {
 def without(guards: Iterable[str]) -> None:
     """Take guards out of this process, which must be a child of a test."""
     _put(("recovery.pipeline:hold",), _nothing)  # reads all of /proc and changes no file
-    locks.MIN_AGE = 0.05
+    locks.MIN_AGE, locks.WAIT = 0.05, 4.0  # seconds; nobody else is at work in a scene
     for guard in guards:
         GUARDS[guard]()
