@@ -150,6 +150,9 @@ class Recovery:
             return facts.record if facts.leftover and os.path.isdir(facts.leftover) else None
         if now.state == RunState.FAILED:
             return None
+        if now.is_rebuilt and not facts.is_rebuilt:  # refs tell less: not that DVC had finished
+            why = now.error or f"the record of {facts.run_id} has gone"
+            raise DamagedError(why, todo="repeat: dvc exp recover")
         if now.record is None and not facts.leftover:
             raise DamagedError(now.error)
         return now.record or facts.record

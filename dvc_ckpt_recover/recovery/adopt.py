@@ -81,7 +81,7 @@ def _new_experiments(source: Store, store: Store) -> dict[str, str]:
     """Return the experiment refs that DVC made or moved in the temp dir: ref -> commit."""
     main = Refs(store)
     found = {}
-    for ref, sha in Refs(source).list("refs/exps/").items():
+    for ref, sha in Refs(source).list("refs/exps/", strict=True).items():
         if executors.is_experiment_ref(ref):
             held = main.get(ref)
             if held is None or not store.is_ancestor(sha, held):

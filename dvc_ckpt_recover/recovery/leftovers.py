@@ -127,7 +127,7 @@ def holds_nothing(store: Store, path: str) -> bool:
     if names != [".git"]:
         return False
     main = Refs(store)
-    for ref, sha in Refs(Store(path)).list("refs/exps/").items():
+    for ref, sha in Refs(Store(path)).list("refs/exps/", strict=True).items():
         if executors.is_experiment_ref(ref):
             held = main.get(ref)
             if held is None or not store.is_ancestor(sha, held):

@@ -35,8 +35,12 @@ def recover(scene: Scene, say: Say) -> None:
 def train(scene: Scene, say: Say, steps: int = 3, size: int = 300) -> None:
     """Make checkpoints as a live run does; say when each is staged and when it is ready."""
     lease = Lease(scene.places, scene.run_id)
-    lease.hold()
-    committer = Committer(scenes.load(scene), Cache(scenes.light_repo(scene)))
+    try:
+        lease.hold()
+        committer = Committer(scenes.load(scene), Cache(scenes.light_repo(scene)))
+    except (RecoverError, OSError) as exc:
+        say(error=str(exc))
+        return
     for step in range(1, steps + 1):
         try:
             staged = scenes.stage(scene, step, size)
