@@ -146,7 +146,7 @@ def _act(wait: int, out: int, action: Any, guards: Iterable[str]) -> None:  # no
 
         def say(**fields: Any) -> None:  # noqa: ANN401
             # not write(2), which is what is made to fail
-        os.writev(out, [json.dumps(fields).encode() + b"\n"])
+            os.writev(out, [json.dumps(fields).encode() + b"\n"])
 
         os.read(wait, 1)
         try:
