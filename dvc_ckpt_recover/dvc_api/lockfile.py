@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -36,10 +38,16 @@ class LockedOut:
     unfinished: bool = False
 
 
+@lru_cache(maxsize=32)
+def _load(data: bytes) -> Any:  # noqa: ANN401
+    """Read YAML, once for the same bytes; without plug-ins, which are looked for on the disk."""
+    return YAML(typ="safe", plug_ins=[]).load(data.decode("utf-8"))
+
+
 def parse(data: bytes, where: str = LOCK_NAME) -> dict[str, Any]:
     """Return the content of a lock file. Raises DamagedError."""
     try:
-        value = YAML(typ="safe").load(data.decode("utf-8"))
+        value = copy.deepcopy(_load(data))
     except (YAMLError, ValueError) as exc:
         msg = f"{where} cannot be read ({str(exc).splitlines()[0]})"
         raise DamagedError(msg) from exc
@@ -53,7 +61,7 @@ def parse(data: bytes, where: str = LOCK_NAME) -> dict[str, Any]:
 
 def dump(value: dict[str, Any]) -> bytes:
     """Return the bytes of a lock file, in the form that DVC writes."""
-    yaml = YAML()
+    yaml = YAML(plug_ins=[])
     yaml.default_flow_style = False
     stream = io.StringIO()
     yaml.dump(value, stream)

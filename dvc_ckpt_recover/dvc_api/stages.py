@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from dvc_ckpt_recover.dvc_api.lockfile import LOCK_NAME
 
@@ -127,6 +128,24 @@ def _view(stage: Any, root: str, *, with_entry: bool = False) -> StageView | Non
     )
 
 
+_known: WeakKeyDictionary[Any, dict[str, tuple[StageView, ...]]] = WeakKeyDictionary()
+"""Project as DVC opened it -> address of a stage -> the stages around it."""
+
+
+def _around(stage: Any, root: str) -> tuple[StageView, ...]:  # noqa: ANN401
+    """Return the stages around ``stage``; DVC builds its graph anew after each stage."""
+    known = _known.setdefault(stage.repo, {})
+    address = str(stage.addressing)
+    if address not in known:
+        views = (_view(other, root) for other in _related(stage))
+        found = tuple(view for view in views if view is not None)
+        lock = next((view.key[0] for view in found if view.address == address), None)
+        alike = (view.address for view in found if view.key[0] == lock)  # of the same file
+        known.update(dict.fromkeys(alike, found))
+        known[address] = found
+    return known[address]
+
+
 def _related(stage: Any) -> list[Any]:  # noqa: ANN401
     """Return the stages connected with ``stage`` by dependencies or by their pipeline file."""
     import networkx as nx
@@ -141,7 +160,18 @@ def _related(stage: Any) -> list[Any]:  # noqa: ANN401
     return list(found.values())
 
 
-def _top_level(repo: Any) -> list[str]:  # noqa: ANN401
+_top_known: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+"""Project as DVC opened it -> its metrics and plots files that are no outputs."""
+
+
+def _top_level(repo: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return the top-level files, looked up once: DVC reads all pipeline files for it."""
+    if repo not in _top_known:
+        _top_known[repo] = tuple(_find_top_level(repo))
+    return _top_known[repo]
+
+
+def _find_top_level(repo: Any) -> list[str]:  # noqa: ANN401
     from dvc.repo.experiments.executor.base import BaseExecutor
 
     collect = getattr(BaseExecutor, "_get_top_level_paths", None)  # not in 2.31
@@ -163,12 +193,11 @@ def view_pipeline(stage: Any, *, running: bool) -> PipelineView | None:  # noqa:
     view = _view(stage, root, with_entry=running)
     if view is None:
         return None
-    related = (_view(other, root) for other in _related(stage))
     return PipelineView(
         git_root=root,
         stage=view,
-        related=tuple(other for other in related if other is not None),
-        top_level=tuple(_top_level(stage.repo)),
+        related=_around(stage, root),
+        top_level=_top_level(stage.repo),
     )
 
 
