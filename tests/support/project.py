@@ -34,9 +34,10 @@ def wait_for(predicate: Callable[[], T], timeout: float = 60, what: str = "") ->
     raise TimeoutError(f"{what or predicate} did not come true within {timeout} s")
 
 
-def take_sigint() -> None:
-    """Let the child be interrupted: background shells start us with SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def take_signals() -> None:
+    """Let the child be ended: background shells ignore SIGINT, and ``nohup`` SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Started(subprocess.Popen):  # type: ignore[type-arg]
@@ -58,7 +59,7 @@ class Started(subprocess.Popen):  # type: ignore[type-arg]
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=take_sigint,
+                preexec_fn=take_signals,
             )
 
     def text(self) -> str:
