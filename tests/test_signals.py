@@ -6,14 +6,11 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from support import DVC_VERSION, Project, Started, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from support.project import BIN
 
 native = DVC_VERSION < (3,)
 
@@ -132,19 +129,11 @@ def test_sigterm_and_then_sigkill(project: Project) -> None:
     assert project.temp_dirs() == []
 
 
-@pytest.fixture
-def ignored_hangup() -> Iterator[None]:
-    """Have children ignore SIGHUP, as ``nohup`` does."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.skipif(native, reason="the same code on all versions")
-@pytest.mark.usefixtures("ignored_hangup")
 def test_nohup_stays_in_force(project: Project) -> None:
     """A hang-up that is ignored does not end the run."""
-    running = project.start("exp", "run", "--temp", "-n", "whole", env={"FIXTURE_PAUSE": "0.3"})
+    command = ("nohup", str(BIN / "dvc"), "exp", "run", "--temp", "-n", "whole")
+    running = project.start_program(*command, env={"FIXTURE_PAUSE": "0.3"})
     wait_for(project.epochs)
     os.kill(running.pid, signal.SIGHUP)
     assert running.wait(60) == 0, running.text()
