@@ -53,7 +53,9 @@ def commit_read(call: Call) -> Steps:
     """Around ``_collect_experiment_commit``: an unreadable commit is a row with an error."""
     outcome = yield
     if outcome.error is None and "data" not in outcome.value:
-        outcome.value["data"] = {"status": call["status"].name, "timestamp": None}
+        status = call.kwargs.get("status")
+        name = status.name if status is not None else "Success"
+        outcome.value["data"] = {"status": name, "timestamp": None}
 
 
 def branch_read(call: Call) -> Steps:

@@ -89,7 +89,8 @@ POINTS = (
     ),
     Point("dict", _TABLE, "show", ("repo", "hide_failed", "sha_only", "fetch_running"), _DICT),
     Point("dict_names", _TABLE, "get_names", ("repo", "result"), _DICT),
-    Point("dict_commit", _TABLE, "_collect_experiment_commit", ("exp_rev", "status"), _DICT),
+    # wrapped by DVC in a function of any arguments
+    Point("dict_commit", _TABLE, "_collect_experiment_commit", (), _DICT),
     Point("dict_branch", _TABLE, "_collect_experiment_branch", ("res", "branch"), _DICT),
     Point(
         "dict_rows",
