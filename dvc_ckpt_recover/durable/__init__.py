@@ -1,7 +1,6 @@
 """Files that survive a crash: written aside, synced, renamed; locks that the kernel frees."""
 
 from dvc_ckpt_recover.durable.files import (
-    free_bytes,
     make_private_dir,
     read_json,
     remove_file,
@@ -11,7 +10,6 @@ from dvc_ckpt_recover.durable.files import (
 from dvc_ckpt_recover.durable.sync import sync_dir, sync_dirs_up, sync_file, sync_files
 
 __all__ = [
-    "free_bytes",
     "make_private_dir",
     "read_json",
     "remove_file",

@@ -73,10 +73,3 @@ def remove_file(path: str) -> None:
     """Remove the file ``path``; it may be gone already."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def free_bytes(path: str) -> int:
-    """Return the number of bytes that this user may still write where ``path`` lies."""
-    import shutil
-
-    return shutil.disk_usage(path).free
