@@ -47,7 +47,6 @@ class Soak:
     def round(self, number: int) -> None:
         """Start a run, kill a part of it, recover it (perhaps killed too), and judge."""
         name = f"round-{number}"
-        before = len(self.project.logged("checkpoint"))
         queued = self.chance.random() < 0.3
         victim = self.chance.choice(
             ["trainer", "runner", "worker", "all"] if queued else ["trainer", "dvc", "group"]
@@ -67,7 +66,7 @@ class Soak:
             what += ", recovery killed"
         done = self.project.dvc("exp", "recover")
         print(what, "|", done.stdout.strip().replace("\n", " / ")[:200], flush=True)
-        self._judge(f"{what}\n{done.stdout}", before)
+        self._judge(f"{what}\n{done.stdout}")
         assert done.returncode == 0, f"{what}\n{done.stdout}"
         self.seen[victim] += 1
 
@@ -122,41 +121,61 @@ class Soak:
     def _processes(self) -> list[psutil.Process]:
         return Queue(self.project).processes()
 
-    def _judge(self, what: str, before: int) -> None:
-        acknowledged = self.project.logged("checkpoint")[before:]
-        exps = {ref for ref in self.project.refs() if re.match(r"refs/exps/\w{2}/", ref)}
-        kept = {oid for ref in exps for oid in self._kept(ref)}  # a worker may take an older task
-        for entry in acknowledged:
-            assert entry["md5"] in kept, f"lost: epoch {entry['epoch']}\n{what}\n{kept}"
+    def _judge(self, what: str) -> None:
+        """Ask of every run up to now, since a worker may have taken a task of an earlier round."""
+        tips = self.project.exps()
+        told: dict[str, list[dict[str, Any]]] = {}
+        for entry in self.project.logged("checkpoint"):
+            told.setdefault(entry["run"], []).append(entry)
+        for run, entries in told.items():
+            own = [name for name in tips if re.fullmatch(rf"{run}(-partial(-\d+)?)?", name)]
+            kept = {oid for name in own for oid in self._kept(name, tips[name], entries)}
+            for entry in entries:
+                assert entry["md5"] in kept, f"lost: {entry}\n{what}\n{own}: {kept}"
+        self._judge_table(what, tips)
         lines = self.project.git("fsck", "--no-dangling", "--no-progress")
         assert not lines, f"{lines}\n{what}"
         again = self.project.dvc("exp", "recover")
         assert "nothing to recover" in again.stdout, f"{again.stdout}\n{what}"
 
-    def _kept(self, name: str) -> set[str]:
-        """Return the models of an experiment whose bytes in the cache are right."""
-        project = self.project
-        tips = [sha for ref, sha in project.refs().items() if ref == name]
-        kept = set()
-        for tip in tips:
-            partial = "Experiment-Status: partial" in project.git("log", "-1", "--format=%B", tip)
-            epochs = set()
-            for commit in project.git("log", "--format=%H", tip, "--not", "HEAD").splitlines():
-                lock = project.git("show", f"{commit}:dvc.lock")
-                found = re.search(r"path: model\S*\n(?:\s+hash: md5\n)?\s+md5: (\w{32})", lock)
-                if found is None:
-                    continue
-                path = project.path / ".dvc/cache/files/md5" / found[1][:2] / found[1][2:]
-                assert md5(path.read_bytes()).hexdigest() == found[1], f"torn: {path}"
-                kept.add(found[1])
-                epochs.add(project.git("show", f"{commit}:metrics.json"))
-            lock = project.git("show", f"{tip}:dvc.lock")
-            has_all = "# unfinished" not in lock and "evaluate" in lock
-            assert partial or has_all, f"{name} passes for finished"
-            if not partial:  # as plain DVC's: the last state only
-                logged = project.logged("checkpoint")
-                kept |= {entry["md5"] for entry in logged if logged[-1]["md5"] in kept}
-        return kept
+    def _judge_table(self, what: str, tips: dict[str, str]) -> None:
+        """Compare each row's state with the commit that it stands for; nobody is alive."""
+        rows = {row["name"]: row for row in self.project.rows() if row["kind"] == "experiment"}
+        assert set(tips) <= set(rows), f"{set(tips) - set(rows)} not in the table\n{what}"
+        for name, row in rows.items():
+            state = row["state"]
+            if name in tips:
+                wanted = {"Partial"} if self._is_partial(tips[name]) else {"Success", None}
+            else:
+                wanted = {"Failed", "Queued"}
+            assert state in wanted, f"{name} is {state}, not {wanted}\n{what}"
+
+    def _is_partial(self, tip: str) -> bool:
+        return "Experiment-Status: partial" in self.project.git("log", "-1", "--format=%B", tip)
+
+    def _kept(self, name: str, tip: str, told: list[dict[str, Any]]) -> set[str]:
+        """Return the models of an experiment whose bytes in the cache are right.
+
+        One that finished is plain DVC's: its last state stands for all that its trainer told.
+        """
+        kept = {self._model(commit) for commit in self.project.commits(tip)} - {None}
+        if not self._is_partial(tip):
+            lock = self.project.read(tip, "dvc.lock")
+            assert "# unfinished" not in lock, f"{name} passes for finished"
+            assert "evaluate" in lock, f"{name} passes for finished"
+            last = {entry["pid"] for entry in told if entry["md5"] == self._model(tip)}
+            kept |= {entry["md5"] for entry in told if entry["pid"] in last}
+        return {oid for oid in kept if oid}
+
+    def _model(self, commit: str) -> str | None:
+        """Return the model that a commit's lock file names, whose bytes are proven."""
+        lock = self.project.read(commit, "dvc.lock")
+        found = re.search(r"path: model\S*\n(?:\s+hash: md5\n)?\s+md5: (\w{32})", lock)
+        if found is None:
+            return None
+        path = self.project.path / ".dvc/cache/files/md5" / found[1][:2] / found[1][2:]
+        assert md5(path.read_bytes()).hexdigest() == found[1], f"torn: {path}"
+        return found[1]
 
 
 def test_soak(make_project: Callable[..., Project]) -> None:
