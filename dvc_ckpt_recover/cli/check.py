@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover.dvc_api import executors, remote
 from dvc_ckpt_recover.dvc_api.cache import Cache
-from dvc_ckpt_recover.dvc_api.commands import write
+from dvc_ckpt_recover.dvc_api.commands import with_progress, write
 from dvc_ckpt_recover.dvc_api.project import write_line
 from dvc_ckpt_recover.errors import DamagedError, RefusedError
 from dvc_ckpt_recover.recovery.check import Check
@@ -32,7 +32,12 @@ def run(repo: Any, args: argparse.Namespace) -> int:  # noqa: ANN401
     if root is None:
         raise RefusedError("this DVC project has no Git repository, so it has no experiments")
     cache = Cache(repo)
-    found = Check(Places(str(repo.tmp_dir)), root, cache, partial(remote.mend, repo, cache)).run()
+
+    def mend(oid: str, hash_name: str) -> None:
+        remote.mend(repo, cache, [oid], hash_name)
+
+    check = Check(Places(str(repo.tmp_dir)), root, cache, mend)
+    found = check.run(partial(with_progress, what="Checking"))
     left = [finding for finding in found if not finding.is_repaired]
     if args.json:
         write(json.dumps({"found": [asdict(finding) for finding in found]}, indent=1))

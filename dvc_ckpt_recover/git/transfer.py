@@ -37,30 +37,46 @@ def copy_history(
         DamagedError: An object of ``source`` cannot be read.
         UnsafeError, OSError: An object could not be stored.
     """
-    written: list[str] = []
+    copy = _Copy(source, target, force=force)
     for sha in reversed(commits_between(source, tip, stop)):
-        if force or not target.has(sha):
-            _copy_tree(source, target, source.tree_sha(sha), written, force=force)
-            _copy(source, target, sha, written, force=force)
-    return written
+        if copy.is_due(sha):
+            copy.tree(source.tree_sha(sha))
+            copy.one(sha)
+    return copy.written
 
 
-def _copy_tree(source: Store, target: Store, sha: str, written: list[str], *, force: bool) -> None:
-    if not force and target.has(sha):
-        return
-    for entry in source.entries(sha):
-        if entry.type_str == "tree":
-            _copy_tree(source, target, str(entry.id), written, force=force)
-        elif entry.filemode != COMMIT_LINK:
-            _copy(source, target, str(entry.id), written, force=force)
-    _copy(source, target, sha, written, force=force)
+class _Copy:
+    """One transfer; each object is looked at once."""
 
+    def __init__(self, source: Store, target: Store, *, force: bool) -> None:
+        self.written: list[str] = []
+        self._source, self._target, self._force = source, target, force
+        self._seen: set[str] = set()
 
-def _copy(source: Store, target: Store, sha: str, written: list[str], *, force: bool) -> None:
-    if not target.has(sha):
-        written.append(target.write(*source.read(sha)))
-    elif force and sha not in written and not _is_whole(target, sha):
-        written.append(target.rewrite(*source.read(sha)))
+    def is_due(self, sha: str) -> bool:
+        """Return whether an object with all that it names has to be looked at."""
+        return sha not in self._seen and (self._force or not self._target.has(sha))
+
+    def tree(self, sha: str) -> None:
+        """Copy a folder, its own object last."""
+        if not self.is_due(sha):
+            return
+        for entry in self._source.entries(sha):
+            if entry.type_str == "tree":
+                self.tree(str(entry.id))
+            elif entry.filemode != COMMIT_LINK:
+                self.one(str(entry.id))
+        self.one(sha)
+
+    def one(self, sha: str) -> None:
+        """Copy one object, over a damaged one if there is one and it is asked for."""
+        if sha in self._seen:
+            return
+        self._seen.add(sha)
+        if not self._target.has(sha):
+            self.written.append(self._target.write(*self._source.read(sha)))
+        elif self._force and not _is_whole(self._target, sha):
+            self.written.append(self._target.rewrite(*self._source.read(sha)))
 
 
 def _is_whole(store: Store, sha: str) -> bool:

@@ -9,13 +9,22 @@ Failure rule: nothing that is whole is touched; what cannot be repaired is named
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable
 
 from dvc_ckpt_recover.dvc_api.executors import baseline_of, experiment_name, is_experiment_ref
 from dvc_ckpt_recover.errors import DamagedError, NotFoundError, RecoverError
-from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, copy_history, verify_history
+from dvc_ckpt_recover.git import (
+    LIVE,
+    RUNS,
+    Refs,
+    Store,
+    closing_of,
+    commits_between,
+    copy_history,
+    from_remotes,
+    verify_history,
+)
 from dvc_ckpt_recover.git.locks import remove_if_stale, why_not_stale
 from dvc_ckpt_recover.recovery.mend import find_tip
 from dvc_ckpt_recover.recovery.proof import named_objects
@@ -23,13 +32,13 @@ from dvc_ckpt_recover.runs import Places, load_record
 from dvc_ckpt_recover.runs.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dvc_ckpt_recover.dvc_api.cache import Cache
 
 _LOCKS = ("packed-refs.lock", "index.lock", "HEAD.lock")
-_TIMEOUT = 120
 Mend = Callable[[str, str], None]
+Progress = Callable[[list[str]], "Iterable[str]"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Check:
         places: The project's places.
         root: The main repository's work tree.
         cache: The DVC cache.
-        mend: Gets one DVC object from the DVC remote, or raises DamagedError.
+        mend: Asks the DVC remote for an object, by hash and hash name; may raise DamagedError.
     """
 
     def __init__(self, places: Places, root: str, cache: Cache, mend: Mend) -> None:
@@ -64,12 +73,18 @@ class Check:
         self._mend = mend
         self._whole: set[tuple[str, str]] = set()
 
-    def run(self) -> list[Finding]:
-        """Look at everything once, repair what can be, and return what was found."""
+    def run(self, progress: Progress = iter) -> list[Finding]:
+        """Look at everything once, repair what can be, and return what was found.
+
+        Args:
+            progress: Goes through a list and shows how far it is.
+        """
         found = [*self._locks(), *self._empty_objects(), *self._refs()]
-        for ref, tip in sorted(Refs(Store(self._root)).list("refs/").items()):
-            if is_experiment_ref(ref) or ref.startswith(LIVE):
-                found += [*self._history(ref, tip), *self._objects(ref, tip)]
+        refs = Refs(Store(self._root)).list("refs/")
+        named = [ref for ref in sorted(refs) if is_experiment_ref(ref) or ref.startswith(LIVE)]
+        for ref in progress(named):
+            found += [*self._history(ref, refs[ref]), *self._objects(ref, refs[ref])]
+        self._places.drop_empty()
         return found
 
     def _locks(self) -> Iterator[Finding]:
@@ -124,7 +139,9 @@ class Check:
             return find_tip(store, record.parent, record.name)
         if is_experiment_ref(ref):
             ours = find_tip(store, baseline_of(ref), experiment_name(ref))
-            return self._from_temp_dirs(store, ref) or ours or self._from_remote(store, ref)
+            if ours and closing_of(store, ours):  # nothing of ours comes after it
+                return ours
+            return self._from_temp_dirs(store, ref) or self._from_remotes(store, ref)[0] or ours
         return None
 
     def _from_temp_dirs(self, store: Store, ref: str) -> str | None:
@@ -139,26 +156,6 @@ class Check:
                 return sha
         return None
 
-    def _from_remote(self, store: Store, ref: str) -> str | None:
-        for remote in store.repo.remotes:
-            told = self._git("ls-remote", str(remote.name), ref)
-            sha = told.split("\t")[0] if told else ""
-            if sha and self._git("fetch", "--no-tags", str(remote.name), sha) is not None:
-                return sha
-        return None
-
-    def _git(self, *words: str) -> str | None:
-        """Run git in the main repository; None when it fails."""
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-        command = ["git", "-C", self._root, *words]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_TIMEOUT, env=env
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
     def _temp_dirs(self) -> list[str]:
         found = []
         for folder in (self._places.exps, os.path.join(self._places.exps, "standalone")):
@@ -168,7 +165,7 @@ class Check:
         return found
 
     def _history(self, ref: str, tip: str) -> Iterator[Finding]:
-        stop = baseline_of(ref) if is_experiment_ref(ref) else self._parent_of(ref)
+        stop = self._stop_of(ref)
         try:
             verify_history(Store(self._root), tip, stop)
         except DamagedError as damage:
@@ -183,28 +180,39 @@ class Check:
                 continue
             yield Finding(ref, f"{error}; brought back from {path}", is_repaired=True)
             return
-        for remote in Store(self._root).repo.remotes:
-            self._git("fetch", "--no-tags", "--refetch", str(remote.name), ref)
-            try:
-                verify_history(Store(self._root), tip, stop)
-            except DamagedError:
-                continue
-            yield Finding(ref, f"{error}; brought back from {remote.name}", is_repaired=True)
-            return
-        yield Finding(ref, str(error), is_repaired=False)
+        _, remote = self._from_remotes(Store(self._root), ref, tip)
+        try:
+            verify_history(Store(self._root), tip, stop)
+        except DamagedError as left:
+            yield Finding(ref, str(left), is_repaired=False)
+        else:
+            yield Finding(ref, f"{error}; brought back from {remote}", is_repaired=True)
 
-    def _parent_of(self, ref: str) -> str | None:
+    def _from_remotes(self, store: Store, ref: str, tip: str = "") -> tuple[str, str]:
+        if not is_experiment_ref(ref):  # private refs are never pushed
+            return "", ""
+        return from_remotes(store, ref, baseline_of(ref), self._places.root, tip)
+
+    def _stop_of(self, ref: str) -> str | None:
+        """Return the commit before the first of an experiment or a run."""
+        if is_experiment_ref(ref):
+            return baseline_of(ref)
         try:
             return load_record(self._places, ref[len(LIVE) :]).parent
         except (FileNotFoundError, DamagedError):
             return None
 
     def _objects(self, ref: str, tip: str) -> Iterator[Finding]:
+        """Look at what each commit names: any of them can be resumed from."""
+        store = Store(self._root)
         try:
-            named = named_objects(Store(self._root), tip)
+            commits = commits_between(store, tip, self._stop_of(ref))
+            named = {
+                key: out for sha in commits for key, (_, out) in named_objects(store, sha).items()
+            }
         except DamagedError:
             return  # the history told it
-        for (oid, hash_name), (_, out) in named.items():
+        for (oid, hash_name), out in named.items():
             if self._cache.has(oid, hash_name):  # what is not here may never have been
                 yield from self._object(f"{ref}, {out.path}", oid, hash_name)
 
@@ -223,6 +231,7 @@ class Check:
         except DamagedError as damage:
             try:
                 self._mend(oid, hash_name)
+                self._cache.check(oid, hash_name)
             except DamagedError as exc:
                 yield Finding(where, str(exc), is_repaired=False)
                 return
