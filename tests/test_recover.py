@@ -291,3 +291,20 @@ def test_a_run_of_another_host_is_judged_by_its_sign_of_life(project: Project) -
     assert len(project.temp_dirs()) == 1
     recover(project, "lost", "--force")
     check_partial(project)
+
+
+@native_alike
+def test_what_killed_writes_left_is_swept(project: Project) -> None:
+    """Old files that were made aside, and what a run without record left; nothing younger."""
+    top = project.path / ".dvc" / "tmp" / "ckpt-recover"
+    for folder in ("runs", "receipts", ".old.tmp"):
+        (top / folder).mkdir(parents=True)
+    left = [top / "runs" / name for name in (".a.tmp", "gone.reserve", "gone.lease", ".b.tmp")]
+    left.append(top / "receipts" / "gone.json")
+    for path in left:
+        path.write_text("x", encoding="ascii")
+    for path in (left[0], top / ".old.tmp"):
+        os.utime(path, (1, 1))
+    project.dvc("exp", "recover", check=True)
+    assert [path.name for path in top.rglob("*") if path.is_file()] == [".b.tmp"]
+    assert not (top / ".old.tmp").exists()

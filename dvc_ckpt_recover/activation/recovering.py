@@ -189,16 +189,25 @@ class Recovery:
             failures.note(f"telling the queue that {record.name} has ended", exc)
 
     def tidy(self) -> None:
-        """Remove what is left of runs whose end was killed after their record had gone."""
-        refs = Refs(self.store)
-        for run_id in self.places.strays():
-            if refs.get(LIVE + run_id) is None and refs.get(RUNS + run_id) is None:
-                lease = Lease(self.places, run_id)
-                if lease.claim():
-                    shutil.rmtree(self.places.staging(run_id), ignore_errors=True)
-                    remove_file(self.places.receipt(run_id))
-                    lease.remove()
+        """Remove what is left of runs whose end was killed, and of old killed writes."""
+        try:
+            for run_id in self.places.strays():
+                self._forget(run_id)
+            for path in self.places.remnants():
+                shutil.rmtree(path) if os.path.isdir(path) else remove_file(path)
+        except (RecoverError, OSError) as exc:
+            failures.note("tidying up after runs that have ended", exc)
         self.places.drop_empty()
+
+    def _forget(self, run_id: str) -> None:
+        refs = Refs(self.store)
+        if refs.get(LIVE + run_id) is None and refs.get(RUNS + run_id) is None:
+            lease = Lease(self.places, run_id)
+            if lease.claim():
+                shutil.rmtree(self.places.staging(run_id), ignore_errors=True)
+                remove_file(self.places.receipt(run_id))
+                remove_file(self.places.reserve(run_id))
+                lease.remove()
 
     def _remove_empty(self, path: str) -> Recovered:
         size = disk_usage(path)

@@ -14,6 +14,10 @@ SIZE = 1 << 20
 """Bytes: many times what the Git objects, refs and the receipt of an end take."""
 
 
+_FEW = 16
+"""Inodes: some of the last ones come free again when what failed is undone."""
+
+
 def keep_reserve(path: str) -> bool:
     """Take ``SIZE`` bytes of disk under ``path``; return whether there was room."""
     try:
@@ -44,3 +48,14 @@ def is_full(error: BaseException) -> bool:
             return True  # libgit2's errors have no number
         seen = seen.__cause__
     return False
+
+
+def has_no_inodes(path: str) -> bool:
+    """Return whether the file system of ``path`` has space, maybe, but takes no more files."""
+    if not hasattr(os, "statvfs"):
+        return False
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_files > 0 and found.f_favail < _FEW

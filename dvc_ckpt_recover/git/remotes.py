@@ -43,7 +43,7 @@ def from_remotes(store: Store, ref: str, stop: str, folder: str, tip: str = "") 
     for remote in store.repo.remotes:
         name = str(remote.name)
         make_private_dir(folder)
-        aside = tempfile.mkdtemp(prefix="fetched-", dir=folder)
+        aside = tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=folder)
         try:
             sha = _fetch(store, aside, name, ref, stop=stop, tip=tip)
         finally:

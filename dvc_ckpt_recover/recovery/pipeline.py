@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable
 from dvc_ckpt_recover import failures
 from dvc_ckpt_recover.durable import remove_file
 from dvc_ckpt_recover.durable.reserve import SIZE as RESERVE
-from dvc_ckpt_recover.durable.reserve import is_full
+from dvc_ckpt_recover.durable.reserve import has_no_inodes, is_full
 from dvc_ckpt_recover.dvc_api import executors
 from dvc_ckpt_recover.errors import DamagedError, RecoverError
 from dvc_ckpt_recover.git import (
@@ -81,7 +81,9 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
         ending = _end_failure(places, record, evidence)
         return replace(ending, salvaged=found.sha is not None, left_out=found.left_out)
     except (RecoverError, OSError) as exc:
-        return keep(record, _needs(places, record, exc) if is_full(exc) else str(exc))
+        return keep(
+            record, _needs(places, record, evidence.cache, exc) if is_full(exc) else str(exc)
+        )
     except Exception as exc:  # noqa: BLE001
         failures.note(f"ending the run {record.run_id}", exc)
         return keep(record, repr(exc))
@@ -94,12 +96,16 @@ def _give_up_reserve(places: Places, record: RunRecord) -> None:
         failures.note("giving up the space that was kept for this", exc)
 
 
-def _needs(places: Places, record: RunRecord, error: Exception) -> str:
+def _needs(places: Places, record: RunRecord, cache: Cache, error: Exception) -> str:
     """Return what a full disk stopped, and how much room is needed."""
     size = disk_usage(places.staging(record.run_id)) + RESERVE
+    todo = f"free about {humanize(size)}"
+    for path in (record.main_root, cache.root):
+        if has_no_inodes(path):
+            todo = f"remove some files below {path}, whose disk has no inodes left,"
     return (
         f"the disk or a quota is full ({error}); nothing was removed; "
-        f"free about {humanize(size)} and repeat: dvc exp recover"
+        f"{todo} and repeat: dvc exp recover"
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 from dataclasses import dataclass
 
 from dvc_ckpt_recover.durable import make_private_dir
 
 _FOLDER = "ckpt-recover"
 _EXPS = "exps"
+_OLD = 86400
+"""Seconds after which nobody is at work on a file or folder that was made aside."""
 
 
 def run_id_of(temp_dir: str, stash_rev: str) -> str:
@@ -102,13 +105,26 @@ class Places:
         return sorted(name[: -len(".json")] for name in names if name.endswith(".json"))
 
     def strays(self) -> list[str]:
-        """Return the ids of runs that have a lease, a receipt or staged files but no record."""
+        """Return the ids of runs that have anything but no record."""
         found = set()
-        for kind, suffix in (("runs", ".lease"), ("receipts", ".json"), ("staging", "")):
+        kinds = (("runs", ".lease"), ("runs", ".reserve"), ("receipts", ".json"), ("staging", ""))
+        for kind, suffix in kinds:
             with contextlib.suppress(OSError):
                 names = os.listdir(os.path.join(self.root, kind))
                 found |= {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
         return sorted(found.difference(self.runs()))
+
+    def remnants(self) -> list[str]:
+        """Return files and folders of killed writes and fetches, too old to be anybody's."""
+        found = []
+        for folder in (self.root, os.path.join(self.root, "runs"), self._path("receipts", "")):
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                found += [
+                    entry.path
+                    for entry in entries
+                    if entry.name.endswith(".tmp") and time.time() - entry.stat().st_mtime > _OLD
+                ]
+        return found
 
     def make(self) -> None:
         """Make the folders, for this user alone."""

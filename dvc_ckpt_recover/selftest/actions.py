@@ -30,6 +30,7 @@ def recover(scene: Scene, say: Say) -> None:
             done = recovery.recover(facts)
             ended = done.ending.ended if done.ending else None
             say(recovered=done.name, ended=ended, error=done.error)
+    recovery.tidy()
 
 
 def train(scene: Scene, say: Say, steps: int = 3, size: int = 300) -> None:
