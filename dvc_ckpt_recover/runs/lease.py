@@ -15,11 +15,21 @@ from dvc_ckpt_recover.durable.locks import KernelLock
 from dvc_ckpt_recover.runs.heartbeat import Heartbeat, silence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dvc_ckpt_recover.runs.places import Places
 
 
 _PROBES = 4
 _PROBE_PAUSE = 0.02
+
+
+def _probes() -> Iterator[None]:
+    """Yield a few times, with pauses of random length in between."""
+    yield
+    for _ in range(_PROBES - 1):
+        time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
+        yield
 
 
 class Lease:
@@ -32,12 +42,11 @@ class Lease:
 
     def hold(self) -> bool:
         """Say that the run is alive; False when a recovery has it alone."""
-        for _ in range(_PROBES):
+        for _ in _probes():
             if self._lock.share():
                 if self._heartbeat is None:
                     self._heartbeat = Heartbeat(self._path)
                 return True
-            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
         return False
 
     def claim(self) -> bool:
@@ -45,16 +54,13 @@ class Lease:
 
         The folder must be there. Raises OSError when it is not, or cannot be written.
         """
-        for _ in range(_PROBES):  # somebody who only looks lets go at once
-            if self._lock.take():
-                return True
-            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
-        return False
+        # somebody who only looks lets go at once
+        return any(self._lock.take() for _ in _probes())
 
     def is_held(self) -> bool:
         """Return whether the run is alive (or being recovered). Writes nothing."""
         probe = KernelLock(self._path, create=False)
-        for _ in range(_PROBES):  # two that look at once must not take each other for the run
+        for _ in _probes():  # two that look at once must not take each other for the run
             try:
                 taken = probe.take()
             except FileNotFoundError:
@@ -62,7 +68,6 @@ class Lease:
             if taken:
                 probe.release()
                 return False
-            time.sleep(_PROBE_PAUSE * random.random())  # noqa: S311
         return True
 
     def silence(self) -> float:

@@ -83,35 +83,47 @@ def survey(places: Places, store: Store) -> list[RunFacts]:
 
 
 def look_again(places: Places, store: Store, run_id: str) -> RunFacts | None:
-    """Return one run as it is now, or None when nothing is left of it.
+    """Return a run whose lease the caller holds as it is now, or None when nothing is left of it.
 
-    Its state does not count its lease when the caller holds it.
+    That lease does not count: the run is not alive.
     """
     refs = Refs(store)
     live, stash_rev = refs.get(LIVE + run_id), refs.get(RUNS + run_id)
     if live is None and stash_rev is None and not os.path.exists(places.record(run_id)):
         return None
-    return _facts(places, store, run_id, live, stash_rev)
+    return _facts(places, store, run_id, live, stash_rev, is_claimed=True)
 
 
-def _facts(
-    places: Places, store: Store, run_id: str, live: str | None, stash_rev: str | None
+def _facts(  # noqa: PLR0913
+    places: Places,
+    store: Store,
+    run_id: str,
+    live: str | None,
+    stash_rev: str | None,
+    *,
+    is_claimed: bool = False,
 ) -> RunFacts:
     error = ""
     try:
         record = load_record(places, run_id)
-        return RunFacts(run_id, _state(places, record), record, live, stash_rev)
+        state = _state(places, record, is_claimed=is_claimed)
+        return RunFacts(run_id, state, record, live, stash_rev)
     except FileNotFoundError:
         pass
     except (DamagedError, OSError) as exc:
         error = str(exc)
     rebuilt = rebuild_record(places, store, run_id, live, stash_rev)
-    if Lease(places, run_id).is_held() or holds_open(os.path.basename(places.lease(run_id))):
+    if not is_claimed and _is_held(places, run_id):
         state = RunState.ALIVE
     else:
         state = RunState.ORPHAN if rebuilt else RunState.UNREADABLE
     error = error or ("" if rebuilt else "it has no record, and its refs do not tell its baseline")
     return RunFacts(run_id, state, rebuilt, live, stash_rev, error, is_rebuilt=True)
+
+
+def _is_held(places: Places, run_id: str) -> bool:
+    """Return whether a lease is held, even one whose file was removed."""
+    return Lease(places, run_id).is_held() or holds_open(os.path.basename(places.lease(run_id)))
 
 
 def _has_files(record: RunRecord) -> bool:
@@ -121,12 +133,12 @@ def _has_files(record: RunRecord) -> bool:
     return any(os.path.isdir(record.temp_dir + suffix) for suffix in ("", TOMBSTONE))
 
 
-def _state(places: Places, record: RunRecord) -> str:
+def _state(places: Places, record: RunRecord, *, is_claimed: bool) -> str:
     if record.ended == Ended.FAILED and not _has_files(record):
         return RunState.FAILED
     if record.process is not None and not record.process.is_here():
         return RunState.ELSEWHERE
-    if not Lease(places, record.run_id).is_held():
+    if is_claimed or not Lease(places, record.run_id).is_held():
         return RunState.ORPHAN
     dvc_lives = record.process is not None and record.process.is_alive()
     return RunState.ALIVE if dvc_lives else RunState.ALONE
