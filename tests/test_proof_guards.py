@@ -314,6 +314,16 @@ def test_a_full_disk_keeps_everything_and_says_how_much(tmp_path: Path, why_no_c
         assert bench.oracle.judge(final=True) == []
 
 
+def test_what_dvc_could_not_store_needs_no_room_for_a_copy(tmp_path: Path) -> None:
+    """An output that is only in the temp dir gets a second name in the cache, on the same disk."""
+    bench = Bench(str(tmp_path), scenes.SUCCESS)
+    bench.reset()
+    before = os.stat(os.path.join(bench.scene.temp_dir, "model")).st_ino
+    assert children.run(bench.scene, "recover").errors == []
+    oid = scenes.md5(scenes.bytes_of(scenes.FINAL))
+    assert os.stat(os.path.join(bench.scene.cache_root, oid[:2], oid[2:])).st_ino == before
+
+
 def fill(folder: str) -> None:
     """Fill a disk to the last block."""
     with open(os.path.join(folder, "full"), "wb", buffering=0) as file:

@@ -32,12 +32,12 @@ def recover_orphans(repo: Any, until: float) -> None:  # noqa: ANN401
         repo: DVC's ``Repo``.
         until: ``time.monotonic()`` after which no further run is begun.
     """
+    if not _is_needed(repo):
+        return
     from dvc_ckpt_recover.activation.recovering import Recovery, line_of
     from dvc_ckpt_recover.dvc_api.project import write_line
     from dvc_ckpt_recover.runs.survey import RunState
 
-    if not _is_needed(repo):
-        return
     recovery = Recovery(repo)
     due = [run for run in recovery.runs() if run.state in (RunState.ORPHAN, RunState.EMPTY)]
     for number, facts in enumerate(due):

@@ -99,7 +99,10 @@ def _hash_and_sync(cache: Cache, oid: str, hash_name: str, proven: set[str]) -> 
 
 
 def _carry_over(cache: Cache, oid: str, hash_name: str, work_path: str) -> None:
-    """Store an output that is whole in the temp dir and missing or damaged in the cache."""
+    """Store an output that is whole in the temp dir and missing or damaged in the cache.
+
+    By a second name where that can be, since a full disk is why it may be missing.
+    """
     files = _files_of(work_path) if oid.endswith(".dir") else {"": work_path}
     oids = {name: md5_of(path) for name, path in files.items() if os.path.isfile(path)}
     if hash_name != "md5" or not _is_whole(cache, oid, oids):
@@ -107,7 +110,8 @@ def _carry_over(cache: Cache, oid: str, hash_name: str, work_path: str) -> None:
         raise DamagedError(msg)
     for name, path in files.items():
         if not cache.has(oids[name]) or md5_of(cache.path(oids[name])) != oids[name]:
-            cache.copy_in(oids[name], path)
+            store = cache.copy_in if os.path.islink(path) else cache.share
+            store(oids[name], path)
 
 
 def _is_whole(cache: Cache, oid: str, oids: dict[str, str]) -> bool:
