@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -45,13 +46,13 @@ class Plan:
     points: float | None = None
     cuts: int = 300
 
-    def share(self, *, main: bool) -> float:
-        """Return the share of the points that are tried; ``main`` rows get more."""
+    def share(self, part: str, *, main: bool) -> float:
+        """Return the share of a part's points that are tried; ``main`` rows get more."""
         if self.points is not None:
             return self.points
         if self.quick:
-            return 0.02 if main else 0.01
-        return 1.0 if main else 0.3
+            return {"kill": 0.02 if main else 0.01, "fault": 0.01 if main else 0.0}[part]
+        return {"kill": 1.0 if main else 0.3, "fault": 0.3 if main else 0.1}[part]
 
 
 def run(plan: Plan, tell: Callable[[Tally], None]) -> list[Tally]:
@@ -76,7 +77,7 @@ def _rows(plan: Plan, near: str, disk: str) -> Iterator[Tally]:
     if "kill" in plan.parts:
         yield from (_timed(row) for row in _kills(plan, near, far, why))
     if "fault" in plan.parts:
-        yield from (_timed(row) for row in _faults(plan, near, why))
+        yield from (_timed(row) for row in _faults(plan, near, far, why))
     if "power" in plan.parts:
         why = why or powercut.why_not(disk)
         yield from (_timed(row) for row in _cuts(plan, near, disk, why))
@@ -100,41 +101,65 @@ def _timed(row: Row) -> Tally:
     return tally
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """How a scene's refs are kept, and whether it lies on two file systems."""
+
+    packed: bool
+    far: str
+
+    @property
+    def is_main(self) -> bool:
+        return not self.packed and not self.far
+
+    @property
+    def label(self) -> str:
+        words = f"refs {'packed' if self.packed else 'in files'}"
+        return f"{words}, two file systems" if self.far else words
+
+    def bench(self, near: str, kind: str) -> Bench:
+        return Bench(near, kind, packed=self.packed, far=self.far)
+
+    def why_not(self, near: str) -> str:
+        apart = self.far and os.stat(near).st_dev != os.stat(os.path.dirname(self.far)).st_dev
+        return "there is one file system only" if self.far and not apart else ""
+
+
+def _variants(far: str) -> tuple[_Variant, ...]:
+    return _Variant(False, ""), _Variant(True, ""), _Variant(False, far)  # noqa: FBT003
+
+
 def _kills(plan: Plan, near: str, far: str, why: str) -> Iterator[Row]:
-    apart = os.stat(near).st_dev != os.stat(os.path.dirname(far)).st_dev
-    for kind in KINDS:
-        for packed, is_far in ((False, False), (True, False), (False, True)):
-            words = (
-                f"refs {'packed' if packed else 'in files'}{', two file systems' if is_far else ''}"
-            )
-            tally = Tally(f"killed: {_WHAT[kind]}, {words}", skipped=why)
-            if is_far and not apart:
-                tally.skipped = tally.skipped or "there is one file system only"
+    for kind, variant in itertools.product(KINDS, _variants(far)):
+        label = f"killed: {_WHAT[kind]}, {variant.label}"
+        share = plan.share("kill", main=variant.is_main)
 
-            def action(
-                tally: Tally,
-                *,
-                kind: str = kind,
-                packed: bool = packed,
-                is_far: bool = is_far,
-            ) -> None:
-                bench = Bench(near, kind, packed=packed, far=far if is_far else "")
-                share = plan.share(main=not packed and not is_far)
-                matrix.kill_all(bench, tally, share=share, seed=plan.seed)
+        def action(
+            tally: Tally, kind: str = kind, variant: _Variant = variant, share: float = share
+        ) -> None:
+            matrix.kill_all(variant.bench(near, kind), tally, share=share, seed=plan.seed)
 
-            yield tally, action
+        yield Tally(label, skipped=why or variant.why_not(near)), action
 
 
-def _faults(plan: Plan, near: str, why: str) -> Iterator[Row]:
-    for kind in KINDS:
-        for error in FAULTS:
-            tally = Tally(f"{error}: {_WHAT[kind]}", skipped=why)
+def _faults(plan: Plan, near: str, far: str, why: str) -> Iterator[Row]:
+    for kind, variant, error in itertools.product(KINDS, _variants(far), FAULTS):
+        label = f"{error}: {_WHAT[kind]}, {variant.label}"
+        share = plan.share("fault", main=variant.is_main)
+        if not share:
+            continue
 
-            def action(tally: Tally, kind: str = kind, error: str = error) -> None:
-                bench = Bench(near, kind)
-                matrix.fail_all(bench, error, tally, share=plan.share(main=False), seed=plan.seed)
+        def action(
+            tally: Tally,
+            kind: str = kind,
+            variant: _Variant = variant,
+            error: str = error,
+            share: float = share,
+        ) -> None:
+            bench = variant.bench(near, kind)
+            matrix.fail_all(bench, error, tally, share=share, seed=plan.seed)
 
-            yield tally, action
+        yield Tally(label, skipped=why or variant.why_not(near)), action
 
 
 def _cuts(plan: Plan, near: str, home: str, why: str) -> Iterator[Row]:
