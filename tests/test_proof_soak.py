@@ -114,9 +114,10 @@ class Soak:
         time.sleep(delay)
 
     def _kill_trainer(self) -> None:
-        for entry in self.project.logged()[-1:]:
-            with suppress(ProcessLookupError):
-                os.kill(entry["pid"], signal.SIGKILL)
+        for process in self._processes():
+            with suppress(psutil.Error):
+                if "train.py" in process.cmdline():
+                    process.kill()
 
     def _processes(self) -> list[psutil.Process]:
         return Queue(self.project).processes()
