@@ -20,11 +20,8 @@ from support.queue import Queue
 if TYPE_CHECKING:
     from support import Project
 
-pytestmark = [
-    pytest.mark.proof,
-    pytest.mark.timeout(4 * 3600),
-    pytest.mark.skipif(DVC_VERSION < (3,), reason="checkpoints of ours are for DVC 3"),
-]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(4 * 3600)]
+CACHE = ".dvc/cache" if DVC_VERSION < (3,) else ".dvc/cache/files/md5"
 ROUNDS = int(os.environ.get("SOAK_ROUNDS", "200"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 FRESH = 25
@@ -174,7 +171,7 @@ class Soak:
         found = re.search(r"path: model\S*\n(?:\s+hash: md5\n)?\s+md5: (\w{32})", lock)
         if found is None:
             return None
-        path = self.project.path / ".dvc/cache/files/md5" / found[1][:2] / found[1][2:]
+        path = self.project.path / CACHE / found[1][:2] / found[1][2:]
         assert md5(path.read_bytes()).hexdigest() == found[1], f"torn: {path}"
         return found[1]
 
