@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from support import DVC_VERSION, Project
+from support import DVC_VERSION, Project, wait_for
 from support.tiny import cached, steps
 
 if TYPE_CHECKING:
@@ -69,3 +70,25 @@ def test_a_killed_dvc_is_recovered(tiny: Callable[..., Project]) -> None:
     assert steps(project, project.exps()["both"]) == [1, 2, 3]
     assert (project.path / "model").read_text() == "torn"
     assert ours(project) == []
+
+
+def test_a_running_one_shows_its_checkpoints(tiny: Callable[..., Project]) -> None:
+    """As a run in a temp dir does: newest first, below the row that says Running."""
+    project = tiny(TRAINER + "signal.pause()\n")
+    running = project.start("exp", "run", "-n", "here")
+    wait_for(lambda: len(live(project)) == 3, what="the third checkpoint")
+    tip, *below = [row for row in project.rows() if row["kind"] in ("experiment", "checkpoint")]
+    assert tip["state"] == "Running"
+    assert tip["name"] == "here"
+    assert [row["rev"] for row in below] == live(project)[::-1]
+    assert [row["metrics"]["metrics.json"]["step"] for row in below] == [3, 2, 1]
+    shown = project.dvc("exp", "show", check=True).stdout
+    assert shown.count("Running") == 1
+    running.signal_group(signal.SIGINT)
+    assert running.wait(60)
+
+
+def live(project: Project) -> list[str]:
+    """Return the checkpoints of the run that lives, oldest first."""
+    tips = [sha for ref, sha in project.refs().items() if "ckpt-recover/live/" in ref]
+    return project.commits(tips[0]) if tips else []

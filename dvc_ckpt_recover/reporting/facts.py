@@ -68,6 +68,7 @@ class Run:
         cause: Why it ended, as far as known.
         stage: Stage that was running, as far as known.
         in_queue: Whether it is a queue task.
+        in_workspace: Whether it runs in the user's own workspace.
         temp_dir: Where it runs, or None when unknown.
         started: Seconds since 1970; 0 when unknown.
     """
@@ -84,6 +85,7 @@ class Run:
     in_queue: bool
     temp_dir: str | None
     started: float = 0.0
+    in_workspace: bool = False
 
     @property
     def is_dead(self) -> bool:
@@ -197,6 +199,7 @@ class Facts:
             cause=self._cause(facts, record.cause),
             stage=self._stage(record.cause, facts.live),
             in_queue=record.mode == Mode.QUEUE,
+            in_workspace=record.mode == Mode.WORKSPACE,
             temp_dir=record.temp_dir,
             started=record.started,
         )

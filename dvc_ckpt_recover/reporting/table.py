@@ -32,17 +32,27 @@ class Table(Standing):
     def active(self, found: Any, baselines: Collection[str], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
         """Give running rows their checkpoints, and add runs that go on without dvc."""
         self._kwargs = kwargs
-        for ranges in found.values():
+        for baseline, ranges in found.items():
             for exp_range in ranges:
                 stash_rev = exp_range.revs[0].rev
                 self.running.add(stash_rev)
-                run = self.facts.runs.get(stash_rev)
+                run = self.facts.runs.get(stash_rev) or self._in_workspace(exp_range, baseline)
                 if run is not None:
                     what = f"the checkpoints of {run.name}"
                     contained(what, self._follow, exp_range, run)
         for run in self.facts.runs.values():
             if run.state == RunState.ALONE and run.baseline in baselines:
                 contained(f"the run {run.name}", self._add_alone, found, run)
+
+    def _in_workspace(self, exp_range: Any, baseline: str) -> Run | None:  # noqa: ANN401
+        """Return the run whose row it is, for the row of the workspace, which does not name it."""
+        if exp_range.executor.name != "workspace":
+            return None
+        for run in self.facts.runs.values():
+            if run.in_workspace and run.state == RunState.ALIVE and run.baseline == baseline:
+                self.running.add(run.stash_rev)
+                return run
+        return None
 
     def look_into(self, stash_rev: str, collect: Callable[[], Any]) -> None:
         """Take the checkpoints of a run of plain DVC 2 from its temp dir.
