@@ -12,6 +12,7 @@ import pytest
 from digits.build import build
 from support import DVC_VERSION, Project
 from support.mini import build_mini
+from support.queue import Queue
 from support.tiny import build_tiny
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ def make_project(
 def project(make_project: Callable[..., Project]) -> Project:
     """Return a copy of the baseline, with the package as installed."""
     return make_project()
+
+
+@pytest.fixture
+def queue(project: Project) -> Iterator[Queue]:
+    """Return the queue of a project; its processes are ended with the test."""
+    with Queue(project) as queue:
+        yield queue
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from support import DVC_VERSION, Project, wait_for
 from support.queue import Queue, check_partial, kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 HANG = Project.dying(cause="hang")
 DVC_IS_POLITE = DVC_VERSION >= (2, 58)
@@ -19,13 +19,6 @@ DVC_IS_POLITE = DVC_VERSION >= (2, 58)
 
 SALVAGES = DVC_VERSION >= (3,)
 """Whether what a trainer left whole without a checkpoint is kept as an unproven one."""
-
-
-@pytest.fixture
-def queue(project: Project) -> Iterator[Queue]:
-    """Return the queue of a project; its processes are ended with the test."""
-    with Queue(project) as queue:
-        yield queue
 
 
 def test_a_killed_trainer(queue: Queue) -> None:

@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from support import DVC_VERSION, Project, wait_for
+from support import DVC_VERSION, wait_for
 from support.queue import Queue, check_partial, kept
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.skipif(DVC_VERSION < (3,), reason="the queue's workers are as in DVC 3")
-
-
-@pytest.fixture
-def queue(project: Project) -> Iterator[Queue]:
-    """Return the queue of a project; its processes are ended with the test."""
-    with Queue(project) as queue:
-        yield queue
 
 
 def test_a_finished_run_that_nobody_collected(queue: Queue) -> None:

@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(DVC_VERSION < (3,), reason="the queue's races are as in DVC 3")
 
 
-@pytest.fixture
-def queue(project: Project) -> Iterator[Queue]:
-    """Return the queue of a project; its processes are ended with the test."""
-    with Queue(project) as queue:
-        yield queue
-
-
 def test_a_collection_that_fails_loses_nothing(queue: Queue) -> None:
     """A name is taken, a lock is held, a lock file is broken: each time all is carried over."""
     project = queue.project

@@ -7,15 +7,12 @@ import io
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
 from support import DVC_VERSION, Project, Started, wait_for
 from support.queue import Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 lists = DVC_VERSION >= (2, 46)
 HINT = "dvc exp recover"
@@ -135,13 +132,6 @@ def test_a_ghost_of_plain_dvc_is_not_running(project: Project) -> None:
     assert row["Experiment"] == "run"
     assert row["State"] in ("Failed", "Partial")
     assert HINT in said
-
-
-@pytest.fixture
-def queue(project: Project) -> Iterator[Queue]:
-    """Return the queue of a project; its processes are ended with the test."""
-    with Queue(project) as queue:
-        yield queue
 
 
 def test_a_partial_task_is_one_row(queue: Queue) -> None:
