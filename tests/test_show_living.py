@@ -17,7 +17,7 @@ from support.queue import Queue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-lists = DVC_VERSION >= (2, 46)
+lists = DVC_VERSION >= (2, 55)
 HINT = "dvc exp recover"
 
 
