@@ -127,14 +127,14 @@ POINTS = (
         (None, "2.32"),
     ),
     Point(
-        "dict_running_in_queue",
+        "dict_in_queue",
         f"{_QUEUE}.utils",
         "fetch_running_exp_from_temp_dir",
         ("rev",),
         _DICT_BY_QUEUE,
     ),
     Point(
-        "dict_running_in_workspace",
+        "dict_in_workspace",
         f"{_QUEUE}.workspace",
         "WorkspaceQueue.get_running_exps",
         ("self",),
