@@ -129,7 +129,8 @@ def test_a_ghost_of_plain_dvc_is_not_running(project: Project) -> None:
     running = project.start("exp", "run", "--temp", "-n", "run", env=env)
     project.marked_pid()
     (row, *_), said = table(project)
-    assert (row["Experiment"], row["State"]) == ("run", "Running")
+    name = "run" if lists else ""  # DVC's own row, which has no name before 2.55
+    assert (row["Experiment"], row["State"]) == (name, "Running")
     assert said == ""
     running.signal_group(signal.SIGKILL)
     running.wait()
