@@ -1,6 +1,7 @@
 """Run lint and tests on each supported DVC, in virtual environments of their own.
 
     python3 tests/matrix.py [--rows NAME,NAME] [--no-lint] [-- PYTEST ARGUMENTS]
+    python3 tests/matrix.py --between [--no-lint] [-- PYTEST ARGUMENTS]
     python3 tests/matrix.py --demo
 
 Needs only Python's standard library, git and a package index. The environments live in
@@ -78,6 +79,18 @@ ROWS = (
     Row("dvc3.67-py3.13", "3.67.1", ("3.13",), tools=("dvclive",), tests=CORE),
     Row("dvc2.58-py3.11", "2.58.2", ("3.11",), newest="2023-06-10"),
     Row("dvc2.31-py3.9", "2.31.0", ("3.9",), newest="2022-11-20"),
+)
+TABLES = tuple(
+    f"tests/test_{name}.py"
+    for name in ("show", "show_damage", "show_living", "status_doctor", "temp_run")
+)
+# One release for each family of the places in DVC that the package hooks, see dvc_api/points.py.
+BETWEEN = (
+    Row("dvc2.33-py3.9", "2.33.2", ("3.9",), newest="2022-11-20", tests=TABLES),
+    Row("dvc2.45-py3.9", "2.45.1", ("3.9",), newest="2023-03-01", tests=TABLES),
+    Row("dvc2.52-py3.11", "2.52.0", ("3.11",), newest="2023-04-11", tests=TABLES),
+    Row("dvc2.55-py3.11", "2.55.0", ("3.11",), newest="2023-05-04", tests=TABLES),
+    Row("dvc3.30-py3.11", "3.30.1", ("3.11",), newest="2023-12-01", tests=TABLES),
 )
 DEMO = Row("demo", "3.67.1", ("3.13", "3.12", "3.11", "3.10", "3.9"), required=True)
 
@@ -282,8 +295,8 @@ def demo(uv: str) -> int:
 
 
 def choose(names: str | None) -> list[Row]:
-    """Return the rows of these names, all if there are none."""
-    known = {row.name: row for row in ROWS}
+    """Return the rows of these names, the supported ones if there are none."""
+    known = {row.name: row for row in (*ROWS, *BETWEEN)}
     unknown = set(names.split(",") if names else []) - set(known)
     if unknown:
         raise SetupError(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -298,8 +311,9 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         own, passed_on = own[:cut], own[cut + 1 :]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--rows", help="which ones, with commas: " + ", ".join(r.name for r in ROWS)
+        "--rows", help="which ones, with commas: " + ", ".join(r.name for r in (*ROWS, *BETWEEN))
     )
+    parser.add_argument("--between", action="store_true", help="the releases between them")
     parser.add_argument("--no-lint", action="store_true", help="tests only")
     parser.add_argument("--lint", action="store_true", help="ruff and mypy only")
     parser.add_argument("--demo", action="store_true", help="kill a run and resume it")
@@ -309,7 +323,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 def main() -> int:
     """Do as the arguments say and return the exit code."""
     options, pytest_arguments = parse(sys.argv[1:])
-    rows = choose(options.rows)
+    rows = list(BETWEEN) if options.between else choose(options.rows)
     VENVS.mkdir(exist_ok=True)
     uv = find_uv()
     if options.demo:

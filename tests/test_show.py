@@ -14,7 +14,7 @@ from support import DVC_VERSION, Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-lists = DVC_VERSION >= (2, 46)
+lists = DVC_VERSION >= (2, 55)
 SIGKILL = "stage train: signal 9 (SIGKILL)"
 EARLY = "stage prepare: exit code 3"
 
@@ -77,7 +77,7 @@ def test_a_killed_run_is_a_tree_of_its_checkpoints(ended: Project) -> None:
         assert {"name", "local"} <= set(executor)
 
 
-@pytest.mark.skipif(not lists, reason="DVC 2.31 calls every commit Success")
+@pytest.mark.skipif(not lists, reason="DVC before 2.55 calls every commit Success")
 def test_a_finished_run_is_dvcs_own_row(ended: Project) -> None:
     """The row of a success is the same with the package turned off."""
     plain = Project(ended.path, ended.outside)

@@ -14,7 +14,7 @@ import pytest
 from support import DVC_VERSION, Project, Started, wait_for
 from support.queue import Queue
 
-lists = DVC_VERSION >= (2, 46)
+lists = DVC_VERSION >= (2, 55)
 HINT = "dvc exp recover"
 
 
@@ -117,14 +117,17 @@ def test_an_orphan_without_checkpoints_is_failed(project: Project) -> None:
     assert executor(project)["cause"] == "dvc was killed"
 
 
-@pytest.mark.skipif(not lists, reason="DVC 2.31 never lists a run in a temp dir as running")
+@pytest.mark.skipif(
+    DVC_VERSION < (2, 32), reason="DVC 2.31 never lists a run in a temp dir as running"
+)
 def test_a_ghost_of_plain_dvc_is_not_running(project: Project) -> None:
     """Without a record, a run is alive exactly while a process works in its temp dir."""
     env = {**project.dying(cause="hang"), "DVC_CKPT_RECOVER": "0"}
     running = project.start("exp", "run", "--temp", "-n", "run", env=env)
     project.marked_pid()
     (row, *_), said = table(project)
-    assert (row["Experiment"], row["State"]) == ("run", "Running")
+    name = "run" if lists else ""  # DVC's own row, which has no name before 2.55
+    assert (row["Experiment"], row["State"]) == (name, "Running")
     assert said == ""
     running.signal_group(signal.SIGKILL)
     running.wait()
@@ -138,10 +141,12 @@ def test_a_partial_task_is_one_row(queue: Queue) -> None:
     """Partial in both tables, with its process; its removals do what they say."""
     project = queue.project
     queue.put("run")
+    rows, _ = table(project)
+    assert [row["State"] for row in rows] == ["Queued"]
     queue.start(env=Project.dying())
     queue.wait(1)
     task = queue.tasks()["run"]
-    rows, said = table(project)
+    rows, said = table(project)  # DVC may have cached that it was queued
     assert [row["Experiment"] for row in rows] == ["run", "", ""]
     assert [row["State"] for row in rows] == ["Partial", "", ""]
     assert rows[0]["Executor"].lower() == "dvc-task"

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dvc_ckpt_recover import failures
+from dvc_ckpt_recover.dvc_api.measured import without_missing
 from dvc_ckpt_recover.dvc_api.project import place_of
 from dvc_ckpt_recover.dvc_api.queues import Entries, entry_of, status_rows
 from dvc_ckpt_recover.dvc_api.scm import readable_refs_only
@@ -150,11 +151,9 @@ def state_read(call: Call) -> Steps:
     outcome = yield
     exp = outcome.value
     if outcome.error is None and exp.contains_error and call["rev"] not in (None, "workspace"):
-        from dvc_ckpt_recover.dvc_api import rows
-
         facts = Facts(*place_of(call["repo"]))
         if facts.is_ours(call["rev"]):
-            outcome.value = rows.without_missing(exp)
+            outcome.value = without_missing(exp)
 
 
 def table_rows(call: Call) -> Steps:

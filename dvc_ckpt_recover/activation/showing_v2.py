@@ -1,4 +1,4 @@
-"""Handlers for ``dvc exp show`` of DVC 2.31, see ``showing`` for the later ones."""
+"""Handlers for ``dvc exp show`` before DVC 2.55, see ``showing`` for the later ones."""
 
 from __future__ import annotations
 
@@ -50,12 +50,10 @@ def names_read(call: Call) -> Steps:
 
 
 def commit_read(call: Call) -> Steps:
-    """Around ``_collect_experiment_commit``: an unreadable commit is a row with an error."""
+    """Around the reader of one commit: an unreadable one is a row with an error."""
     outcome = yield
-    if outcome.error is None and "data" not in outcome.value:
-        status = call.kwargs.get("status")
-        name = status.name if status is not None else "Success"
-        outcome.value["data"] = {"status": name, "timestamp": None}
+    if outcome.error is None:
+        outcome.value = rows_v2.whole_row(call.original, call.args, call.kwargs, outcome.value)
 
 
 def branch_read(call: Call) -> Steps:
@@ -65,6 +63,14 @@ def branch_read(call: Call) -> Steps:
         if not _open or call["branch"] in _open[-1].facts.experiments:  # else it was said
             failures.note(f"the experiment {call['branch']} cannot be shown", outcome.error)
         outcome.value, outcome.error = call["res"], None
+
+
+def experiment_read(call: Call) -> Steps:
+    """Around ``_collect_complete_experiment``: an unreadable experiment costs its own rows."""
+    outcome = yield
+    if isinstance(outcome.error, Exception):
+        failures.note(f"the experiment {call['exp_rev'][:7]} cannot be shown", outcome.error)
+        outcome.value, outcome.error = {}, None
 
 
 def table_rows(call: Call) -> Steps:
@@ -91,7 +97,7 @@ def task_entries(call: Call) -> Steps:
 
 
 def running_read(call: Call) -> Steps:
-    """Around ``_fetch_running_exp``: a damaged info file costs its own row."""
+    """Around the reader of one running experiment: a damaged info file costs its own row."""
     outcome = yield
     if isinstance(outcome.error, Exception):
         failures.note(f"the run {call['rev'][:7]} cannot be shown", outcome.error)

@@ -1,6 +1,7 @@
 """The hook points as data: where each logical point is, in which versions.
 
-Seen in DVC 2.31.0, 2.58.2 and 3.67.1. A point that a version does not have is a line in ``status``.
+Seen in DVC 2.31.0, 2.58.2 and 3.67.1, and in releases between them: a bound is the release in which
+a place appeared or went. A point that a version does not have is a line in ``status``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ _COLLECT = "dvc.repo.experiments.collect"
 _CELERY = f"{_QUEUE}.celery"
 _TEMPDIR = f"{_QUEUE}.tempdir"
 _TABLE = "dvc.repo.experiments.show"
-_LISTS = ("2.46", None)
-_DICT = (None, "2.46")
-"""Since 2.46 ``exp show`` is made of lists; before, of one dict."""
+_LISTS = ("2.55", None)
+_DICT = (None, "2.55")
+"""Since 2.55 ``exp show`` is made of lists; before, of one dict."""
+_DICT_BY_QUEUE = ("2.32", "2.55")
+"""Since 2.32 each queue reads its own running experiments."""
 
 POINTS = (
     Point("init_git", _LOCAL, "TempDirExecutor.init_git", ("self", "stash_rev", "entry", "branch")),
@@ -59,7 +62,7 @@ POINTS = (
         "dvc.repo.experiments.serialize",
         "SerializableExp.from_repo",
         ("repo", "rev"),
-        _LISTS,
+        ("2.46", None),
     ),
     Point("table_rows", _TABLE, "_exp_range_rows", ("exp_range", "all_headers"), _LISTS),
     Point("table_order", _TABLE, "_sort_exp", ("experiments",), _LISTS),
@@ -85,13 +88,28 @@ POINTS = (
         _CELERY,
         "LocalCeleryQueue.collect_success_executors",
         ("self",),
-        ("3.0", None),
+        ("3.43", None),
     ),
     Point("dict", _TABLE, "show", ("repo", "hide_failed", "sha_only", "fetch_running"), _DICT),
-    Point("dict_names", _TABLE, "get_names", ("repo", "result"), _DICT),
-    # wrapped by DVC in a function of any arguments
-    Point("dict_commit", _TABLE, "_collect_experiment_commit", (), _DICT),
-    Point("dict_branch", _TABLE, "_collect_experiment_branch", ("res", "branch"), _DICT),
+    Point("dict_names", _TABLE, "get_names", ("repo", "result"), (None, "2.34.3")),
+    Point("dict_names_of_refs", _TABLE, "update_names", ("repo", "result"), ("2.34.3", "2.55")),
+    # wrapped by DVC in a function of any arguments, until 2.46
+    Point("dict_commit", _TABLE, "_collect_experiment_commit", (), (None, "2.34.1")),
+    Point("dict_state", _TABLE, "collect_experiment_commit", (), ("2.34.1", "2.55")),
+    Point(
+        "dict_branch",
+        _TABLE,
+        "_collect_experiment_branch",
+        ("res", "branch"),
+        (None, "2.34.1"),
+    ),
+    Point(
+        "dict_experiment",
+        _TABLE,
+        "_collect_complete_experiment",
+        ("exp_rev",),
+        ("2.34.1", "2.55"),
+    ),
     Point(
         "dict_rows",
         "dvc.commands.experiments.show",
@@ -106,7 +124,21 @@ POINTS = (
         "dvc.repo.experiments",
         "Experiments._fetch_running_exp",
         ("rev", "infofile"),
-        _DICT,
+        (None, "2.32"),
+    ),
+    Point(
+        "dict_in_queue",
+        f"{_QUEUE}.utils",
+        "fetch_running_exp_from_temp_dir",
+        ("rev",),
+        _DICT_BY_QUEUE,
+    ),
+    Point(
+        "dict_in_workspace",
+        f"{_QUEUE}.workspace",
+        "WorkspaceQueue.get_running_exps",
+        ("self",),
+        _DICT_BY_QUEUE,
     ),
     Point(
         "exp_remove",

@@ -1,4 +1,4 @@
-"""Rows of ``dvc exp show`` as DVC 2.58 and 3 make them: lists of ExpRange.
+"""Rows of ``dvc exp show`` as DVC 2.55 and later make them: lists of ExpRange.
 
 Imported only once a table is asked for.
 """
@@ -15,6 +15,8 @@ from dvc.repo.experiments.serialize import (
     SerializableError,
     SerializableExp,
 )
+
+from dvc_ckpt_recover.dvc_api.measured import without_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,19 +53,6 @@ def states(repo: Any, shas: Iterable[str], kwargs: dict[str, Any]) -> list[Any]:
     for state in found:
         keep_measured(state)
     return found
-
-
-def is_missing(measured: Any) -> bool:  # noqa: ANN401
-    """Return whether a file's metrics are an error because there is no such file."""
-    return isinstance(measured, dict) and isinstance(measured.get("error"), FileNotFoundError)
-
-
-def without_missing(exp: Any) -> Any:  # noqa: ANN401
-    """Return a ``SerializableExp`` without the metrics files that are not there."""
-    if not any(map(is_missing, exp.metrics.values())):
-        return exp
-    found = {path: item for path, item in exp.metrics.items() if not is_missing(item)}
-    return replace(exp, metrics=found)
 
 
 def keep_measured(state: Any) -> None:  # noqa: ANN401

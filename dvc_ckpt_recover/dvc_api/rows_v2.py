@@ -1,4 +1,4 @@
-"""Rows of ``dvc exp show`` as DVC 2.31 makes them: a dict of dicts, one for each commit.
+"""Rows of ``dvc exp show`` as DVC before 2.55 makes them: a dict of dicts, one for each commit.
 
 The experiments of a baseline lie flat beside it; those of one branch name their tip and parent.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+
+from dvc_ckpt_recover.dvc_api.measured import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +24,8 @@ def commit_row(repo: Any, sha: str, status: str, **kwargs: Any) -> dict[str, Any
     from dvc.repo.experiments import show
     from dvc.utils import onerror_collect
 
-    row: dict[str, Any] = show._collect_experiment_commit(  # noqa: SLF001
+    read = getattr(show, "collect_experiment_commit", None)  # the name since 2.34.1
+    row: dict[str, Any] = (read or show._collect_experiment_commit)(  # noqa: SLF001
         repo,
         sha,
         status=show.ExpStatus[status],
@@ -30,7 +33,31 @@ def commit_row(repo: Any, sha: str, status: str, **kwargs: Any) -> dict[str, Any
         onerror=onerror_collect,
         **kwargs,
     )
-    row.setdefault("data", {"status": status, "timestamp": None})
+    return row
+
+
+def whole_row(
+    read: Callable[..., dict[str, Any]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    row: dict[str, Any],
+) -> dict[str, Any]:
+    """Return DVC's row of a commit as it should have been.
+
+    An unreadable commit has no data, without which later steps fail. And since 2.46 the row may be
+    from a cache, with the status that the run had then.
+
+    Args:
+        read: Reads a commit.
+        args: That it was called with.
+        kwargs: That it was called with.
+        row: What it returned.
+    """
+    status = getattr(kwargs.get("status"), "name", "Success")
+    if (row.get("data") or {}).get("status", status) != status:
+        row = read(*args, **{**kwargs, "force": True})
+    if not row.get("data"):
+        row["data"] = {"status": status, "timestamp": None, "executor": None}
     return row
 
 
@@ -38,12 +65,8 @@ def drop_missing(data: dict[str, Any]) -> None:
     """Drop the errors for metrics files that a row's commit does not have."""
     metrics = data.get("metrics")
     if isinstance(metrics, dict):
-        for path in [path for path, item in metrics.items() if _is_missing(item)]:
+        for path in [path for path, item in metrics.items() if is_missing(item)]:
             del metrics[path]
-
-
-def _is_missing(item: Any) -> bool:  # noqa: ANN401
-    return isinstance(item, dict) and isinstance(item.get("error"), FileNotFoundError)
 
 
 def link(rows: dict[str, dict[str, Any]], shas: list[str], baseline: str) -> None:

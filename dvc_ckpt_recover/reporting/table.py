@@ -1,4 +1,4 @@
-"""The rows of ``dvc exp show`` on DVC 2.58 and 3: partial, failed, orphaned and running runs.
+"""The rows of ``dvc exp show`` since DVC 2.55: partial, failed, orphaned and running runs.
 
 DVC collects its own rows; here they are changed and those that DVC does not know are added.
 """

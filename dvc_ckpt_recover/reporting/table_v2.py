@@ -1,4 +1,4 @@
-"""The rows of ``dvc exp show`` on DVC 2.31, see ``table`` for the later ones."""
+"""The rows of ``dvc exp show`` before DVC 2.55, see ``table`` for the later ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Rows = dict[str, dict[str, Any]]
 
 
 class TableV2(Standing):
-    """One table of DVC 2.31."""
+    """One table of DVC before 2.55."""
 
     def running_entries(self, queue: Any, keys: Iterable[str]) -> Iterable[Any]:  # noqa: ANN401
         """Yield the entries of temp dirs in which a run is at work.
 
-        DVC's own test is the wrong way round: it lists those that have ended.
+        DVC's own test was the wrong way round in 2.31: it listed those that had ended.
         """
         for key in keys:
             entry = contained(f"the run {key[:7]}", rows_v2.queue_entry, queue, key)
