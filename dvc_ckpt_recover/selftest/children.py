@@ -142,6 +142,7 @@ def _act(wait: int, out: int, action: Any, guards: Iterable[str]) -> None:  # no
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # the table stands alone
         without(guards)
 
         def say(**fields: Any) -> None:  # noqa: ANN401
