@@ -308,3 +308,20 @@ def test_what_killed_writes_left_is_swept(project: Project) -> None:
     project.dvc("exp", "recover", check=True)
     assert [path.name for path in top.rglob("*") if path.is_file()] == [".b.tmp"]
     assert not (top / ".old.tmp").exists()
+
+
+def test_a_run_after_a_power_cut_needs_no_empty_object(project: Project) -> None:
+    """Git takes an empty object for the one that it is to write, and the run would be broken."""
+    options = ("-S", "train.lr=0.123")
+    project.killed("before", *options)
+    tip = project.exps()["before"]
+    sha = project.git("rev-parse", f"{tip}:./params.yaml")
+    project.dvc("exp", "remove", "before", check=True)
+    path = project.path / ".git" / "objects" / sha[:2] / sha[2:]
+    path.chmod(0o644)
+    path.write_bytes(b"")
+    done = project.killed("after", *options)
+    assert "1 in" in done.stdout, done.stdout
+    checkpoints = project.commits(project.exps()["after"])[:-1]
+    assert json.loads(project.read(checkpoints[-1], "metrics.json"))["epoch"] == 3
+    assert project.git("fsck", "--no-dangling") == ""

@@ -32,7 +32,14 @@ def recover_orphans(repo: Any, until: float) -> None:  # noqa: ANN401
         repo: DVC's ``Repo``.
         until: ``time.monotonic()`` after which no further run is begun.
     """
-    if not _is_needed(repo):
+    from dvc_ckpt_recover.dvc_api.executors import main_root_of
+    from dvc_ckpt_recover.recovery.mend import drop_empty_objects
+
+    root = main_root_of(repo)
+    if root is None:
+        return
+    drop_empty_objects(root)  # the new run may need one of them
+    if not _is_needed(repo, root):
         return
     from dvc_ckpt_recover.activation.recovering import Recovery, line_of
     from dvc_ckpt_recover.dvc_api.project import write_line
@@ -52,7 +59,7 @@ def recover_orphans(repo: Any, until: float) -> None:  # noqa: ANN401
     recovery.tidy()
 
 
-def _is_needed(repo: Any) -> bool:  # noqa: ANN401
+def _is_needed(repo: Any, root: str) -> bool:  # noqa: ANN401
     """Return whether there is any trace of a run; cheap, for the ordinary case of none."""
     tmp = str(repo.tmp_dir)
     exps = os.path.join(tmp, "exps")
@@ -63,15 +70,7 @@ def _is_needed(repo: Any) -> bool:  # noqa: ANN401
             continue
         if folder.endswith("ckpt-recover") or any(name.startswith("tmp") for name in names):
             return True
-    return _has_refs(repo)
-
-
-def _has_refs(repo: Any) -> bool:  # noqa: ANN401
-    from dvc_ckpt_recover.dvc_api.executors import main_root_of
     from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 
-    root = main_root_of(repo)
-    if root is None:
-        return False
     refs = Refs(Store(root))
     return bool(refs.list(LIVE) or refs.list(RUNS))

@@ -26,7 +26,7 @@ from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store
 from dvc_ckpt_recover.recovery import Evidence, end_run, settle
 from dvc_ckpt_recover.recovery.adopt import adopt
 from dvc_ckpt_recover.recovery.leftovers import Infos, find_leftovers
-from dvc_ckpt_recover.recovery.mend import mend_run
+from dvc_ckpt_recover.recovery.mend import drop_empty_objects, mend_run
 from dvc_ckpt_recover.recovery.removal import remove_aside, set_aside, tombstone_of
 from dvc_ckpt_recover.runs import Ended, Lease, Mode, Places
 from dvc_ckpt_recover.runs.heartbeat import SILENT
@@ -189,7 +189,8 @@ class Recovery:
             failures.note(f"telling the queue that {record.name} has ended", exc)
 
     def tidy(self) -> None:
-        """Remove what is left of runs whose end was killed, and of old killed writes."""
+        """Remove what is left of runs whose end was killed, of old killed writes, of power cuts."""
+        drop_empty_objects(self.store.root)
         try:
             for run_id in self.places.strays():
                 self._forget(run_id)

@@ -1,4 +1,4 @@
-"""Repair refs that a power cut left empty, from the commits that are still there.
+"""Repair what a power cut left empty: refs, from the commits that are still there, and objects.
 
 Failure rule: a ref that is not damaged is never touched; what cannot be repaired is named.
 """
@@ -8,18 +8,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dvc_ckpt_recover import failures
-from dvc_ckpt_recover.errors import DamagedError, UnsafeError
-from dvc_ckpt_recover.git import LIVE, RUNS, Refs, closing_of, verify_history
+from dvc_ckpt_recover.errors import DamagedError, RecoverError, UnsafeError
+from dvc_ckpt_recover.git import LIVE, RUNS, Refs, Store, closing_of, verify_history
 from dvc_ckpt_recover.model import CheckpointNote
 from dvc_ckpt_recover.model.trailers import experiment_in
 
 if TYPE_CHECKING:
     import pygit2
 
-    from dvc_ckpt_recover.git import Store
     from dvc_ckpt_recover.runs import RunRecord
 
 _COMMIT = 1
+
+
+def drop_empty_objects(root: str) -> None:
+    """Remove the empty Git objects of the repository ``root``, and say how many there were.
+
+    Plain DVC and Git sync nothing, so that a power cut leaves some of theirs even where all of
+    ours is whole; Git would never write them again.
+    """
+    try:
+        dropped = Store(root).drop_empty()
+    except (RecoverError, OSError) as exc:
+        failures.note("looking for Git objects that a power cut left empty", exc)
+        return
+    if dropped:
+        error = DamagedError(f"{len(dropped)} in {root} were removed")
+        failures.note("Git objects that a power cut left empty", error)
 
 
 def find_tip(store: Store, parent: str, name: str | None) -> str | None:

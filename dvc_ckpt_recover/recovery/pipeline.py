@@ -28,6 +28,7 @@ from dvc_ckpt_recover.git import (
 from dvc_ckpt_recover.model import Cause, ClosingNote, Salvaged
 from dvc_ckpt_recover.recovery.ending import Ending
 from dvc_ckpt_recover.recovery.hold import hold
+from dvc_ckpt_recover.recovery.mend import drop_empty_objects
 from dvc_ckpt_recover.recovery.proof import named_objects, prove
 from dvc_ckpt_recover.recovery.publish import publish
 from dvc_ckpt_recover.recovery.receipt import read_receipt, write_receipt
@@ -66,7 +67,7 @@ def end_run(places: Places, record: RunRecord, evidence: Evidence) -> Ending:
         How the run ended; ``is_safe`` says whether the temp dir may go.
     """
     _give_up_reserve(places, record)
-    _drop_empty_objects(record)
+    drop_empty_objects(record.main_root)
     proven = read_receipt(places, record)
     if proven is not None:
         return _go_on(places, record, proven)
@@ -107,17 +108,6 @@ def _needs(places: Places, record: RunRecord, cache: Cache, error: Exception) ->
         f"the disk or a quota is full ({error}); nothing was removed; "
         f"{todo} and repeat: dvc exp recover"
     )
-
-
-def _drop_empty_objects(record: RunRecord) -> None:
-    try:
-        dropped = Store(record.main_root).drop_empty()
-    except (RecoverError, OSError) as exc:
-        failures.note("looking for Git objects that a power cut left empty", exc)
-        return
-    if dropped:
-        error = DamagedError(f"{len(dropped)} in {record.main_root} were removed")
-        failures.note("Git objects that a power cut left empty", error)
 
 
 def _go_on(places: Places, record: RunRecord, proven: Ending) -> Ending:

@@ -56,7 +56,13 @@ class Disk:
         _do("umount", self.path)
 
     def cut(self, *, others_sync: bool = True) -> None:
-        """Cut its power, and give it back.
+        """Cut its power, and give it back. ``others_sync`` as for ``go_down``."""
+        self.go_down(others_sync=others_sync)
+        self.unmount()
+        self.mount()
+
+    def go_down(self, *, others_sync: bool = True) -> None:
+        """Cut its power; it answers each call with an error until it is mounted again.
 
         Args:
             others_sync: Whether somebody else synced a file of theirs just before.
@@ -71,8 +77,6 @@ class Disk:
         fd = os.open(self.path, os.O_RDONLY)
         fcntl.ioctl(fd, _SHUTDOWN, _NO_FLUSH)
         os.close(fd)
-        self.unmount()
-        self.mount()
 
     def sync(self) -> None:
         """Bring all of it to the disk."""
