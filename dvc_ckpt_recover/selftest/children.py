@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -31,6 +32,10 @@ _TRIES = 3
 
 class AttachError(RuntimeError):
     """strace did not get hold of a child."""
+
+
+class TraceError(RuntimeError):
+    """strace lost count of a child's calls: the point must be tried again from the start."""
 
 
 @dataclass
@@ -123,13 +128,22 @@ class Child:
         said: dict[str, Any] = json.loads(line)
         return said
 
-    def end(self) -> Outcome:
-        """Wait until it is through and return what became of it."""
-        data = b""
-        while piece := os.read(self._out, 65536):
-            data += piece
-        os.close(self._out)
+    def end(self, tracer: subprocess.Popen[bytes] | None = None) -> Outcome:
+        """Wait until it is through and return what became of it; one that hangs is a crash."""
         outcome = Outcome()
+        data = b""
+        until = time.monotonic() + _TIMEOUT
+        while select.select([self._out], [], [], max(0.0, until - time.monotonic()))[0]:
+            piece = os.read(self._out, 65536)
+            if not piece:
+                break
+            data += piece
+        else:
+            if tracer is not None:
+                tracer.kill()
+            self.kill()
+            outcome.said.append({"crash": f"it did not end within {_TIMEOUT:.0f} s"})
+        os.close(self._out)
         for line in data.splitlines():
             with suppress(ValueError):  # the kill came within a line
                 outcome.said.append(json.loads(line))
@@ -198,23 +212,28 @@ def run_hit(  # noqa: PLR0913, PLR0917 - each is one trait of the hit
 
 
 def _traced(words: list[str], child: Child, log: str) -> Outcome:
-    with subprocess.Popen([*words, "-p", str(child.pid)], stderr=subprocess.PIPE) as tracer:
+    said = f"{log}.said"  # a file, since strace stands still before a pipe that nobody reads
+    command = [*words, "-p", str(child.pid)]
+    with open(said, "wb") as file, subprocess.Popen(command, stderr=file) as tracer:
         try:
-            _wait_for_tracer(child.pid, tracer)
+            _wait_for_tracer(child.pid, tracer, said)
         except BaseException:
             child.kill()
             tracer.kill()
             child.end()
             raise
         child.go()
-        outcome = child.end()
-        tracer.communicate(timeout=_TIMEOUT)
-    with open(log, encoding="utf-8", errors="replace") as file:
-        outcome.calls = file.read().splitlines()
+        outcome = child.end(tracer)
+        tracer.wait(timeout=_TIMEOUT)
+    with open(log, encoding="utf-8", errors="replace") as lines:
+        outcome.calls = lines.read().splitlines()
+    if any("syscall_0x" in line for line in outcome.calls):
+        msg = f"strace took a return for a call: {outcome.calls[-1]}"
+        raise TraceError(msg)
     return outcome
 
 
-def _wait_for_tracer(pid: int, tracer: subprocess.Popen[bytes]) -> None:
+def _wait_for_tracer(pid: int, tracer: subprocess.Popen[bytes], said: str) -> None:
     end = time.monotonic() + _TIMEOUT
     while True:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
@@ -222,7 +241,7 @@ def _wait_for_tracer(pid: int, tracer: subprocess.Popen[bytes]) -> None:
         if traced == str(tracer.pid):
             return
         if tracer.poll() is not None or time.monotonic() > end:
-            said = tracer.stderr.read().decode(errors="replace") if tracer.stderr else ""
-            msg = f"strace could not attach: {said.strip()}"
+            with open(said, encoding="utf-8", errors="replace") as file:
+                msg = f"strace could not attach: {file.read().strip()}"
             raise AttachError(msg)
         time.sleep(0.001)
