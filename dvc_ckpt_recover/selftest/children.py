@@ -242,6 +242,7 @@ def _wait_for_tracer(pid: int, tracer: subprocess.Popen[bytes], said: str) -> No
             return
         if tracer.poll() is not None or time.monotonic() > end:
             with open(said, encoding="utf-8", errors="replace") as file:
-                msg = f"strace could not attach: {file.read().strip()}"
+                why = file.read().strip()
+            msg = f"strace could not attach (exit {tracer.poll()}): {why}"
             raise AttachError(msg)
         time.sleep(0.001)

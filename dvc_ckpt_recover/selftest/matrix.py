@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import tempfile
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -121,6 +122,9 @@ class Bench:
         scenes.keep(self.scene, self.kept)
         self.action = "train" if kind == scenes.LIVE_RUN else "recover"
         self.oracle = Oracle(self.scene)
+        if kind == scenes.LIVE_RUN:  # nothing is imported by the children, where calls fail
+            with tempfile.TemporaryDirectory() as other:
+                scenes.build(os.path.join(other, "scene"), scenes.DEAD, steps=1, staged=0)
         gc.collect()
         gc.freeze()
         children.run(self.scene, self.action)
