@@ -126,9 +126,8 @@ class Soak:
         for entry in self.project.logged("checkpoint"):
             told.setdefault(entry["run"], []).append(entry)
         for run, entries in told.items():
-            mine = (
-                rf"{run}(-partial(-\d+)?)?" if run else ".*"
-            )  # DVC 2.31 tells no trainer its name
+            # DVC 2.31 does not tell a trainer its run's name.
+            mine = rf"{run}(-partial(-\d+)?)?" if run else ".*"
             own = [name for name in tips if re.fullmatch(mine, name)]
             kept = {oid for name in own for oid in self._kept(name, tips[name], entries)}
             for entry in entries:
