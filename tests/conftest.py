@@ -18,6 +18,8 @@ from support.tiny import build_tiny
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dvc_ckpt_recover.selftest import powercut
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -133,3 +135,22 @@ def mini(mini_repo: Path, tmp_path: Path) -> Iterator[Project]:
     project = Project(tmp_path / "repo", tmp_path / "outside")
     yield project
     project.end_all()
+
+
+@pytest.fixture(scope="session")
+def why_no_cut(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return why the power cannot be cut here, or nothing."""
+    from dvc_ckpt_recover.selftest import powercut
+
+    return powercut.why_not(str(tmp_path_factory.mktemp("try")))
+
+
+@pytest.fixture
+def disk(tmp_path: Path, why_no_cut: str) -> Iterator[powercut.Disk]:
+    """Return a disk whose power can be cut."""
+    from dvc_ckpt_recover.selftest import powercut
+
+    if why_no_cut:
+        pytest.skip(why_no_cut)
+    with powercut.disk(str(tmp_path / "disk")) as made:
+        yield made

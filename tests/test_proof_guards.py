@@ -22,27 +22,11 @@ from dvc_ckpt_recover.selftest.guards import GUARDS
 from dvc_ckpt_recover.selftest.matrix import Bench, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from dvc_ckpt_recover.selftest.scene import Scene
 
 needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-
-
-@pytest.fixture(scope="module")
-def why_no_cut(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return why the power cannot be cut here, or nothing."""
-    return powercut.why_not(str(tmp_path_factory.mktemp("try")))
-
-
-@pytest.fixture
-def disk(tmp_path: Path, why_no_cut: str) -> Iterator[powercut.Disk]:
-    """Return a disk whose power can be cut."""
-    if why_no_cut:
-        pytest.skip(why_no_cut)
-    with powercut.disk(str(tmp_path / "disk")) as made:
-        yield made
 
 
 # what each guard protects from: a scenario returns what went wrong

@@ -102,18 +102,16 @@ def test_a_limit_of_file_sizes(kind: str, size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [scenes.DEAD, scenes.SUCCESS])
 @pytest.mark.parametrize("trouble", [no_inodes, read_only])
-def test_a_disk_that_takes_no_files(kind: str, trouble: object, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_files(
+    kind: str, trouble: object, disk: powercut.Disk, tmp_path: Path
+) -> None:
     """A disk whose inodes are used up, and one that is read-only."""
-    why = powercut.why_not(str(tmp_path))
-    if why:
-        pytest.skip(why)
-    with powercut.disk(str(tmp_path / "disk")) as disk:
-        bench = powercut.CutBench([disk], str(tmp_path), kind)
-        bench.reset()
-        with trouble(disk.path):  # type: ignore[operator]
-            said = check_kept(bench, children.run(bench.scene, "recover"))
-        assert ("inodes" if trouble is no_inodes else "Read-only") in said
-        check_repeated(bench)
+    bench = powercut.CutBench([disk], str(tmp_path), kind)
+    bench.reset()
+    with trouble(disk.path):  # type: ignore[operator]
+        said = check_kept(bench, children.run(bench.scene, "recover"))
+    assert ("inodes" if trouble is no_inodes else "Read-only") in said
+    check_repeated(bench)
 
 
 def test_a_stopped_run_is_alive(tmp_path: Path) -> None:

@@ -18,12 +18,10 @@ import pytest
 from support import DVC_VERSION, wait_for
 from support.tiny import build_tiny, cached, told
 
-from dvc_ckpt_recover.selftest import powercut
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from support import Project
+
+    from dvc_ckpt_recover.selftest import powercut
 
 CUTS = int(os.environ.get("POWER_CUTS", "12"))
 SEED = int(os.environ.get("POWER_SEED", "1"))
@@ -42,16 +40,6 @@ for step in range(1, 40):
     time.sleep(0.05)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[powercut.Disk]:
-    """Return a disk whose power can be cut."""
-    why = powercut.why_not(str(tmp_path / "try"))
-    if why:
-        pytest.skip(why)
-    with powercut.disk(str(tmp_path / "disk")) as made:
-        yield made
 
 
 def cut(project: Project, disk: powercut.Disk, name: str, chance: random.Random) -> None:
