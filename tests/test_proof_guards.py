@@ -269,6 +269,19 @@ def test_what_a_power_cut_left_empty_is_repaired(what: str, tmp_path: Path) -> N
     assert bench.oracle.fingerprint() == bench.result
 
 
+def test_what_others_are_writing_is_no_empty_object(tmp_path: Path) -> None:
+    """Git and DVC write an object aside, in a file beside it that is empty at first."""
+    scene = scenes.build(str(tmp_path / "scene"), scenes.DEAD)
+    folder = os.path.join(scene.repo, ".git", "objects", "12")
+    os.makedirs(folder, exist_ok=True)
+    names = ("3" * 38, "tmp_obj_Ab12Cd", "4" * 38 + ".lock")
+    for name in names:
+        with open(os.path.join(folder, name), "wb"):
+            pass
+    assert Store(scene.repo).drop_empty() == ["12" + names[0]]
+    assert set(names) & set(os.listdir(folder)) == set(names[1:])
+
+
 # space
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pygit2
@@ -29,6 +30,7 @@ BLOB = 0o100644
 EXECUTABLE = 0o100755
 LINK = 0o120000
 
+_OBJECT_FILE = re.compile("[0-9a-f]{38}")
 _KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
 
@@ -128,10 +130,13 @@ class Store:
             if len(folder) != 2:  # noqa: PLR2004 - "pack", "info"
                 continue
             with os.scandir(os.path.join(top, folder)) as entries:
-                empty = [each.path for each in entries if each.stat().st_size == 0]
-            for path in empty:
-                os.unlink(path)
-                found.append(folder + os.path.basename(path))
+                # Others write aside in the same folder, in files that are empty at first.
+                named = [each for each in entries if _OBJECT_FILE.fullmatch(each.name)]
+            for entry in named:
+                with suppress(FileNotFoundError):  # a git gc was faster
+                    if entry.stat().st_size == 0:
+                        os.unlink(entry.path)
+                        found.append(folder + entry.name)
         if found:
             self.repo = pygit2.Repository(self.root)
         return found
