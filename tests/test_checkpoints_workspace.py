@@ -76,19 +76,13 @@ def test_a_running_one_shows_its_checkpoints(tiny: Callable[..., Project]) -> No
     """As a run in a temp dir does: newest first, below the row that says Running."""
     project = tiny(TRAINER + "signal.pause()\n")
     running = project.start("exp", "run", "-n", "here")
-    wait_for(lambda: len(live(project)) == 3, what="the third checkpoint")
+    wait_for(lambda: len(project.live_commits()) == 3, what="the third checkpoint")
     tip, *below = [row for row in project.rows() if row["kind"] in ("experiment", "checkpoint")]
     assert tip["state"] == "Running"
     assert tip["name"] == "here"
-    assert [row["rev"] for row in below] == live(project)[::-1]
+    assert [row["rev"] for row in below] == project.live_commits()[::-1]
     assert [row["metrics"]["metrics.json"]["step"] for row in below] == [3, 2, 1]
     shown = project.dvc("exp", "show", check=True).stdout
     assert shown.count("Running") == 1
     running.signal_group(signal.SIGINT)
     assert running.wait(60)
-
-
-def live(project: Project) -> list[str]:
-    """Return the checkpoints of the run that lives, oldest first."""
-    tips = [sha for ref, sha in project.refs().items() if "ckpt-recover/live/" in ref]
-    return project.commits(tips[0]) if tips else []

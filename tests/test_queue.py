@@ -36,14 +36,8 @@ def hanging(queue: Queue, **env: str) -> int:
     queue.put("run")
     queue.start(env={**HANG, **env})
     trainer = queue.project.marked_pid()
-    wait_for(lambda: live_checkpoints(queue.project) == 3, what="the third checkpoint")
+    wait_for(lambda: len(queue.project.live_commits()) == 3, what="the third checkpoint")
     return trainer
-
-
-def live_checkpoints(project: Project) -> int:
-    """Return how many checkpoints of the one run that lives are in the main repository."""
-    tips = [sha for ref, sha in project.refs().items() if ref.startswith("refs/ckpt-recover/live/")]
-    return len(project.commits(tips[0])) if tips else 0
 
 
 def test_a_polite_kill_waits_for_the_last_checkpoint(queue: Queue) -> None:

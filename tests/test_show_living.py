@@ -43,17 +43,11 @@ def executor(project: Project) -> dict[str, Any]:
     return {**tip, "state": tip["status"].lower(), "name": tip["executor"]}
 
 
-def live_checkpoints(project: Project) -> int:
-    """Return how many checkpoints of the one run that lives are in the main repository."""
-    tips = [sha for ref, sha in project.refs().items() if ref.startswith("refs/ckpt-recover/live/")]
-    return len(project.commits(tips[0])) if tips else 0
-
-
 def start_hanging(project: Project) -> tuple[Started, int]:
     """Start a run whose trainer hangs in epoch 4; return it and the trainer's pid."""
     running = project.start("exp", "run", "--temp", "-n", "run", env=project.dying(cause="hang"))
     trainer = project.marked_pid()
-    wait_for(lambda: live_checkpoints(project) == 3, what="the third checkpoint")
+    wait_for(lambda: len(project.live_commits()) == 3, what="the third checkpoint")
     return running, trainer
 
 

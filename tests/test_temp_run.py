@@ -262,12 +262,6 @@ def test_a_project_in_a_subfolder_with_spaces_and_a_linked_cache(
     assert leftovers(project) == []
 
 
-def live_commits(project: Project) -> list[str]:
-    """Return the ready checkpoints of the one run that lives."""
-    live = [sha for ref, sha in project.refs().items() if "/live/" in ref]
-    return project.commits(live[0]) if live else []
-
-
 def kill_marked(project: Project) -> None:
     """Kill the trainer that hangs."""
     os.kill(project.marked_pid(), signal.SIGKILL)
@@ -329,7 +323,7 @@ def test_what_could_not_be_stored_is_tried_again_at_the_end(
     """The trainer was told that its bytes are safe, so the newest stays until it can be stored."""
     dying = {**project.dying(), "FIXTURE_PAUSE": "1"}
     running = project.start("exp", "run", "--temp", "-n", "dead", env=dying)
-    wait_for(lambda: live_commits(project), what="the first checkpoint")
+    wait_for(project.live_commits, what="the first checkpoint")
     read_only(project.path / ".git" / "refs")
     assert running.wait(120) == 255
     assert "Nothing was removed" in running.text()
@@ -345,10 +339,10 @@ def test_what_could_not_be_stored_is_tried_again_at_the_end(
 def test_a_read_only_main_repository(project: Project, read_only: Callable[[Path], None]) -> None:
     """Nothing can be published, so the temp dir stays and the reason is said."""
     running = start_hanging(project)
-    wait_for(lambda: len(live_commits(project)) == 3, what="three ready checkpoints")
+    wait_for(lambda: len(project.live_commits()) == 3, what="three ready checkpoints")
     read_only(project.path / ".git" / "refs")
     kill_marked(project)
     assert running.wait(120) == 255
     assert "Nothing was removed" in running.text()
     assert len(project.temp_dirs()) == 1
-    assert len(live_commits(project)) == 3
+    assert len(project.live_commits()) == 3

@@ -195,7 +195,10 @@ class Recovery:
             for run_id in self.places.strays():
                 self._forget(run_id)
             for path in self.places.remnants():
-                shutil.rmtree(path) if os.path.isdir(path) else remove_file(path)
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                else:
+                    remove_file(path)
         except (RecoverError, OSError) as exc:
             failures.note("tidying up after runs that have ended", exc)
         self.places.drop_empty()

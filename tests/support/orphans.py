@@ -7,12 +7,13 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Callable
 
+from support.project import LIVE
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.project import Project
 
-LIVE = "refs/ckpt-recover/live/"
 RUNS = "refs/ckpt-recover/runs/"
 
 

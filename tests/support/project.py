@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
+LIVE = "refs/ckpt-recover/live/"
 EXPERIMENT_REF = re.compile(r"refs/exps/[0-9a-f]{2}/[0-9a-f]{38}/(.+)")
 
 
@@ -182,6 +183,13 @@ class Project:
     def commits(self, tip: str, base: str = "main") -> list[str]:
         """Return the commits after ``base`` up to ``tip``, oldest first."""
         return self.git("rev-list", "--reverse", f"{base}..{tip}").split()
+
+    def live_commits(self) -> list[str]:
+        """Return the ready checkpoints of the one run that lives, oldest first."""
+        tips = [
+            sha for ref, sha in self.refs().items() if ref.startswith("refs/ckpt-recover/live/")
+        ]
+        return self.commits(tips[0]) if tips else []
 
     def read(self, rev: str, path: str) -> str:
         """Return a file of a commit; ``path`` is relative to the project."""
